@@ -190,7 +190,61 @@ def fold(xp: Namespace, columns: Array, windows: Windows) -> Array:
     return y
 
 
-@functools.lru_cache(maxsize=4096)
+class Placement(NamedTuple):
+    """The attributes of an operator that place its windows in data of any size."""
+
+    kernel: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    begins: tuple[int, ...]
+    ends: tuple[int, ...]
+    auto_pad: str
+    ceil: bool
+
+    def at(self, size: tuple[int, ...]) -> Windows:
+        """Return the windows of data of a size."""
+        kernel, strides, dilations, begins, ends, auto_pad, ceil = self
+        if auto_pad.startswith("SAME"):
+            each = zip(size, kernel, strides, dilations, strict=True)
+            solved = [_same(n, taps, stride, step, auto_pad) for n, taps, stride, step in each]
+            begins, ends, output = zip(*solved, strict=True) if solved else ((), (), ())
+        else:
+            rows = zip(size, kernel, strides, dilations, begins, ends, strict=True)
+            output = tuple([_count(ceil, *row) for row in rows])
+        check_allocation(np, output, np.float32)
+        return Windows(size, kernel, strides, dilations, begins, ends, output)
+
+
+@functools.lru_cache(maxsize=1024)
+def placement(
+    kernel: tuple[int, ...],
+    strides: tuple[int, ...] | None = None,
+    dilations: tuple[int, ...] | None = None,
+    pads: tuple[int, ...] | None = None,
+    auto_pad: str = "NOTSET",
+    ceil_mode: int = 0,
+) -> Placement:
+    """Return the placement of windows that attributes of Conv and the pooling operators describe.
+
+    ``auto_pad`` other than NOTSET wins over ``pads``. With ``ceil_mode`` a last window may reach
+    beyond the padding, but none starts in the padding at the end.
+
+    Raises:
+        ValueError: Attributes of the wrong length or range.
+    """
+    _check_auto_pad(auto_pad)
+    rank = len(kernel)
+    kernel = _expect(kernel, rank, 1, "kernel_shape")
+    strides = _expect(strides or (1,) * rank, rank, 1, "strides")
+    dilations = _expect(dilations or (1,) * rank, rank, 1, "dilations")
+    pads = _expect(pads or (0,) * (2 * rank), 2 * rank, 0, "pads")
+    if auto_pad == "VALID":
+        pads, ceil_mode = (0,) * (2 * rank), 0
+    return Placement(
+        kernel, strides, dilations, pads[:rank], pads[rank:], auto_pad, bool(ceil_mode)
+    )
+
+
 def place(
     size: tuple[int, ...],
     kernel: tuple[int, ...],
@@ -201,31 +255,14 @@ def place(
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
 ) -> Windows:
-    """Return the windows that the attributes of Conv and the pooling operators describe.
-
-    ``auto_pad`` other than NOTSET wins over ``pads``. With ``ceil_mode`` a last window may reach
-    beyond the padding, but none starts in the padding at the end.
+    """Return the windows of data of a size, for attributes as ``placement`` takes them.
 
     Raises:
         ValueError: Attributes of the wrong length or range, or the kernel is larger than the data.
     """
-    _check_auto_pad(auto_pad)
-    rank = len(size)
-    _expect(kernel, rank, 1, "kernel_shape")
-    strides = _expect(strides or (1,) * rank, rank, 1, "strides")
-    dilations = _expect(dilations or (1,) * rank, rank, 1, "dilations")
-    pads = _expect(pads or (0,) * (2 * rank), 2 * rank, 0, "pads")
-    solved = []
-    if auto_pad == "VALID":
-        pads, ceil_mode = (0,) * (2 * rank), 0
-    rows = zip(size, kernel, strides, dilations, pads[:rank], pads[rank:], strict=True)
-    if auto_pad.startswith("SAME"):
-        solved = [_same(n, k, stride, dilation, auto_pad) for n, k, stride, dilation, *_ in rows]
-    else:
-        solved = [_explicit(*row, ceil=bool(ceil_mode)) for row in rows]
-    begins, ends, output = zip(*solved, strict=True) if solved else ((), (), ())
-    check_allocation(np, output, np.float32)
-    return Windows(size, kernel, strides, dilations, begins, ends, output)
+    if len(kernel) != len(size):
+        _expect(kernel, len(size), 1, "kernel_shape")
+    return placement(kernel, strides, dilations, pads, auto_pad, ceil_mode).at(size)
 
 
 @cacheable
@@ -279,9 +316,10 @@ def place_transposed(
     return Windows(target, kernel, strides, dilations, begins, ends, size)
 
 
-def _explicit(
-    n: int, kernel: int, stride: int, dilation: int, begin: int, end: int, *, ceil: bool
-) -> tuple[int, int, int]:
+def _count(
+    ceil: bool, n: int, kernel: int, stride: int, dilation: int, begin: int, end: int
+) -> int:
+    """Return how many windows an axis of ``n`` elements has."""
     extent = (kernel - 1) * dilation + 1
     steps = n + begin + end - extent
     count = (-(-steps // stride) if ceil else steps // stride) + 1
@@ -290,8 +328,7 @@ def _explicit(
             f"expected a kernel that spans at most the padded size {n + begin + end} of a spatial "
             f"axis, found one that spans {extent}"
         )
-    starts = -(-(n + begin) // stride) if ceil else count
-    return begin, end, max(min(count, starts), 0)
+    return max(min(count, -(-(n + begin) // stride)) if ceil else count, 0)
 
 
 def _same(n: int, kernel: int, stride: int, dilation: int, auto_pad: str) -> tuple[int, int, int]:

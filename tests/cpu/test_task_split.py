@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from running import floats, session
 
 from models import node
-from tenonnx_cpu.conv.kernels import COLUMNS_PER_TASK, TILE_ROWS, VECTOR
-from tenonnx_cpu.conv.layout import SPLIT_TASKS, TASKS_PER_THREAD, TaskPart, split_tasks
+from tenonnx_cpu.conv.kernels import (
+    COLUMNS_PER_TASK,
+    ROWS_PER_TASK,
+    TASKS_PER_THREAD,
+    TILE_ROWS,
+    VECTOR,
+)
+from tenonnx_cpu.conv.layout import PLAN_CONV, TaskPart, split_tasks
 
 
 def heights(rows: int, least: int, wanted: int) -> set[int]:
@@ -39,27 +45,22 @@ def cuts(height: int, width: int, across: bool) -> set[tuple[int, int, int]]:
     st.integers(1, 700),
     st.integers(1, 16),
     st.booleans(),
-    st.sampled_from([64, 256]),
-    st.sampled_from([0.0, 1.5]),
 )
 def test_the_thread_with_most_work_has_least(
-    images: int, rows: int, height: int, width: int, threads: int, across: bool, tallest: int,
-    cost: float,
-) -> None:  # fmt: skip
+    images: int, rows: int, height: int, width: int, threads: int, across: bool
+) -> None:
     wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
 
     def time(high: int, lines: int, span: int, parts: int) -> float:
         tasks, columns = images * -(-rows // high) * parts, lines * span
         rounds = max(tasks / threads, -(-tasks // threads) if tasks < 2 * wanted else 0)
-        packing, tiles = 2 * columns / 16 + cost * (lines + 2), 8 * -(-high // TILE_ROWS)
+        packing, tiles = 2 * columns / 16, 8 * -(-high // TILE_ROWS)
         return rounds * (-(-columns // 16) * high + packing + tiles)
 
-    found = split_tasks(
-        images, rows, (height, width), threads, across=across, tallest=tallest, cost=cost
-    )
+    found = split_tasks(images, rows, (height, width), threads, across=across)
     ways = {
         (high, lines, span): time(high, lines, span, parts)
-        for high in heights(rows, -(-rows // tallest), wanted)
+        for high in heights(rows, -(-rows // ROWS_PER_TASK), wanted)
         for lines, span, parts in cuts(height, width, across)
     }
     if not ways:
@@ -70,7 +71,7 @@ def test_the_thread_with_most_work_has_least(
 
 def test_a_session_looks_for_it_when_it_is_made(monkeypatch: pytest.MonkeyPatch) -> None:
     """The first run might not find what the other kernels were planned with."""
-    SPLIT_TASKS.forget()
+    PLAN_CONV.forget()
     w, x = floats(8, 4, 3, 3), floats(1, 4, 9, 9, seed=1)
     one = session([node("Conv", "x w", "y")], {"x": x}, "y", {"w": w})
     monkeypatch.setenv("TENONNX_JIT", "0")

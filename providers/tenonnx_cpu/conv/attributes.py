@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tenonnx.by_name import cacheable
-from tenonnx_array.windows import Windows, place
+from tenonnx_array.windows import Windows, placement
 from tenonnx_cpu.kernel_selection import Site
 
 
@@ -45,14 +45,8 @@ class Attributes:
         if x[1] != w[1] * self.group or w[0] % self.group or self.kernel not in (None, w[2:]):
             return None
         try:
-            windows = place(
-                x[2:],
-                w[2:],
-                strides=self.strides,
-                dilations=self.dilations,
-                pads=self.pads,
-                auto_pad=self.auto_pad,
-            )
+            known = placement(w[2:], self.strides, self.dilations, self.pads, self.auto_pad)
+            windows = known.at(x[2:])
         except ValueError:
             return None
         return None if 0 in windows.output else windows

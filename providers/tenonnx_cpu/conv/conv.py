@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,7 +24,7 @@ from tenonnx_cpu.conv.epilogue import (
 )
 from tenonnx_cpu.conv.layout import CHAIN_DEPTH
 from tenonnx_cpu.conv.layout_assignment import better_last
-from tenonnx_cpu.conv.select import WINOGRAD, Choice, ConvPlan, Form, request
+from tenonnx_cpu.conv.select import WINOGRAD, Choice, ConvPlan, request
 from tenonnx_cpu.fuse import Fused, Scope, fusion
 from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import NDArray
@@ -75,54 +74,6 @@ def fuse_conv(node: ir.Node, scope: Scope) -> Fused | None:
     return Fused(nodes, inputs, (output,), Capturable(call.launch))
 
 
-@dataclass(frozen=True, eq=False)
-class Attempt:
-    """Tries a kernel with weights.
-
-    Attributes:
-        plan: The kernel, and how its work is cut.
-        shape: The result's.
-        weights: As the kernel takes them, flat.
-        rest: The kernel's arguments around the residual: factors and summands of channels; what
-            is done to the sums, and where things lie.
-    """
-
-    plan: ConvPlan
-    shape: tuple[int, ...]
-    weights: NDArray
-    rest: tuple[tuple[Any, ...], tuple[Any, ...]]
-
-    def __call__(self, x: NDArray, residual: NDArray | None) -> Launch | None:
-        """Return a launch for images and a residual; ``None`` if the kernel does not take them."""
-        plan, shape, (before, after) = self.plan, self.shape, self.rest
-        run = plan.kernel.run
-        if run is None or x.dtype != F32:
-            return None
-        added = NO_RESIDUAL
-        if residual is not None:
-            if residual.shape != shape or residual.dtype != F32:
-                return None
-            added = flat(channels_last(residual) if plan.to_last else residual)
-        threads = plan.cut.threads
-        y = empty((shape[0], *shape[2:], shape[1]) if plan.to_last else shape)
-        memory = worker_floats(plan.cut.floats, threads)
-        image = flat(channels_last(x) if plan.from_last else x)
-        arguments = (
-            image, self.weights, y.reshape(-1), *before, added, *after, memory, threads
-        )  # fmt: skip
-        result = channels_first(y) if plan.to_last else y
-        # One number that is not finite makes all of its tile so.
-        refusal = memory if plan.kernel is WINOGRAD else None
-        return Launch(run, arguments, result, refusal=refusal)
-
-
-# Weights, bias, and the attempt with them; `None` behind the last one.
-Bound: TypeAlias = tuple[NDArray, "NDArray | None", "Attempt | None"]
-
-# Attempts that a call keeps; each has some KiB of numbers.
-MOST_FORMS = 128
-
-
 @cacheable
 class ConvCall:
     """A convolution on the kernel that fits, or on the array kernels.
@@ -154,9 +105,6 @@ class ConvCall:
         self._choice = Choice(attributes, threads, weight, last, chain, narrows, adds)
         self._tail = tail
         self._plain = plain
-        self._weight = weight
-        self._plans: dict[Any, ConvPlan | None] = {}
-        self._bound: dict[Any, Bound] = {}
 
     def __call__(
         self, x: NDArray, w: NDArray, b: NDArray | None = None, residual: NDArray | None = None
@@ -172,56 +120,59 @@ class ConvCall:
 
     def _try(
         self,
-        number: int,
+        first: int,
         x: NDArray,
         w: NDArray,
         b: NDArray | None = None,
         residual: NDArray | None = None,
     ) -> Any:
-        """Return a launch of the first kernel that takes the arrays, or ``plain``'s result.
+        """Return a launch of a kernel that takes the arrays, or ``plain``'s result.
 
-        Attempts before the one of a number are left out.
+        Kernels before the one of a number are left out.
         """
-        form = x.shape, is_last(x), _is_free(residual)
-        while (call := self._attempt(form, number, w, b)) is not None:
-            number += 1
-            if (made := call(x, residual)) is not None:
-                if made.refusal is None:
-                    return made
-                return made._replace(otherwise=functools.partial(self._try, number))
+        summand = self._tail.summand(w.shape[0], b)
+        if summand is not None and x.dtype == w.dtype == F32:
+            form = x.shape, is_last(x), _is_free(residual)
+            plans = self._choice.plans(form, w.shape)
+            for number, plan in enumerate(itertools.islice(plans, first, None), first + 1):
+                if (made := self._launch(plan, x, w, summand, residual)) is None:
+                    continue
+                if (
+                    plan.kernel is WINOGRAD
+                ):  # one number that is not finite makes all of its tile so
+                    refused = functools.partial(self._try, number)
+                    return made._replace(refusal=made.arguments[-2], otherwise=refused)
+                return made
         return self._plain(x, w, b, residual)
 
-    def _attempt(self, form: Form, number: int, w: NDArray, b: NDArray | None) -> Attempt | None:
-        """Return an attempt for images of a form; ``None`` if there are less of them."""
-        key = form, number
-        bound = self._bound.get(key)
-        if bound is not None and bound[0] is w and bound[1] is b:
-            return bound[2]
-        plan = self._plan(form, number, w.shape)
-        summand = self._tail.summand(w.shape[0], b)
-        made = None
-        if plan is not None and summand is not None and w.dtype == F32:
-            made = self._caller(plan, len(form[0]), w, summand)
-        if self._weight is not None:
-            self._bound[key] = w, b, made
-        return made
-
-    def _plan(self, form: Form, number: int, w: tuple[int, ...]) -> ConvPlan | None:
-        """Return a plan; those behind it, which few images need, are not made."""
-        key = form, number, w
-        if len(self._plans) > MOST_FORMS:
-            self._plans.clear()
-            self._bound.clear()
-        if key not in self._plans:
-            plans = self._choice.plans(form, w)
-            self._plans[key] = next(itertools.islice(plans, number, None), None)
-        return self._plans[key]
-
-    def _caller(self, plan: ConvPlan, rank: int, w: NDArray, shift: NDArray) -> Attempt:
-        """Return what tries a kernel with weights and a summand for each channel."""
-        cut, tail = plan.cut, self._tail
-        shape = cut.output if rank > 3 else (*cut.output[:2], cut.output[3])
-        scale = per_channel(w.shape[0])[0] if tail.scale is None else tail.scale
-        after = (*tail.activation, UNITS, cut.numbers, cut.offsets, cut.panel, cut.planes)
-        weights = flat(w if plan.weights is None else plan.weights)
-        return Attempt(plan, shape, weights, ((scale, shift), after))
+    def _launch(
+        self, plan: ConvPlan, x: NDArray, w: NDArray, shift: NDArray, residual: NDArray | None
+    ) -> Launch | None:
+        """Return a launch for images and a residual; ``None`` if the kernel does not take them."""
+        run, cut, tail = plan.kernel.run, plan.cut, self._tail
+        if run is None:
+            return None
+        shape = cut.output if x.ndim > 3 else (*cut.output[:2], cut.output[3])
+        added = NO_RESIDUAL
+        if residual is not None:
+            if residual.shape != shape or residual.dtype != F32:
+                return None
+            added = flat(channels_last(residual) if plan.to_last else residual)
+        y = empty((shape[0], *shape[2:], shape[1]) if plan.to_last else shape)
+        arguments = (
+            flat(channels_last(x) if plan.from_last else x),
+            flat(w if plan.weights is None else plan.weights),
+            y.reshape(-1),
+            per_channel(w.shape[0])[0] if tail.scale is None else tail.scale,
+            shift,
+            added,
+            *tail.activation,
+            UNITS,
+            cut.numbers,
+            cut.offsets,
+            cut.panel,
+            cut.planes,
+            worker_floats(cut.floats, cut.threads),
+            cut.threads,
+        )
+        return Launch(run, arguments, channels_first(y) if plan.to_last else y)

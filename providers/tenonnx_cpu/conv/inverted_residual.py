@@ -17,7 +17,7 @@ from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.conv.attributes import Attributes
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
 from tenonnx_cpu.conv.conv import NO_RESIDUAL, UNITS, flat
-from tenonnx_cpu.conv.depthwise import MAX_TASK_PRODUCTS, variant_of
+from tenonnx_cpu.conv.depthwise import variant_of
 from tenonnx_cpu.conv.epilogue import (
     ACTIVATED,
     PER_CHANNEL,
@@ -27,8 +27,13 @@ from tenonnx_cpu.conv.epilogue import (
     find_tail,
     per_channel,
 )
-from tenonnx_cpu.conv.kernels import EXPANDED_FIELDS, UNROLLED_WINDOWS
-from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, ConvLayout, fixed, numbers_of
+from tenonnx_cpu.conv.kernels import (
+    EXPANDED_FIELDS,
+    MAX_TASK_PRODUCTS,
+    TASKS_PER_THREAD,
+    UNROLLED_WINDOWS,
+)
+from tenonnx_cpu.conv.layout import ConvLayout, fixed, numbers_of
 from tenonnx_cpu.conv.layout_assignment import better_last
 from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, packed
 from tenonnx_cpu.fuse import PAIRED, Fused, Scope, fusion
@@ -233,6 +238,6 @@ class ExpandedCall:
         last = is_last(x)
         cut = expanded_layout(x.shape, w[0], windows, self._threads, last)
         if (panels := self._panels.get(last)) is None:
-            expanding = packed(first.weight, PANEL_CHANNELS, (), last)
+            expanding = packed(first.weight, PANEL_CHANNELS, None, last)
             panels = self._panels[last] = expanding, packed(second.weight, cpu().lanes)
         return PairPlan(cut, *panels)

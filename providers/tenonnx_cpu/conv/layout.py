@@ -9,37 +9,24 @@ the columns does: what a tap sees is a run that begins some columns on.
 from __future__ import annotations
 
 import functools
+import itertools
 import math
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.buffers import frozen
-from tenonnx_cpu.conv.kernels import (
-    CONV_FIELDS,
-    FEW,
-    RUN,
-    TILE_ROWS,
-    VECTOR,
-)
+from tenonnx_cpu.conv.kernels import CONV_FIELDS, FEW, RUN, VECTOR
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import NDArray
 
-ROWS_PER_TASK = 256
 CHAIN_DEPTH = 256
-# Channels that are summed over at a time in an image of one element: rows are read once.
-MAX_SUMMED_CHANNELS = 4096
-# Floats of planes at most, so that they stay in the second-level cache.
-PLANES = 48 << 10
-TASKS_PER_THREAD = 4
-# Rows of weights that are copied if they would share sets of the cache: all where kernels
-# multiply panel by panel (``tenonnx_cpu.matmul.kernels.tile.BY_PANELS``).
-COPIED_ROWS = ROWS_PER_TASK if cpu().lanes == 8 else TILE_ROWS
 SPLIT_TASKS = JitKernel("conv.task_split", "split_tasks")
-# Floats after which addresses come to the same set of the first-level cache again.
-SHARED = 1024
+PLAN_CONV = JitKernel("conv.plan_conv", "plan_conv")
+WRITE_OFFSETS = JitKernel("conv.plan_conv", "write_offsets")
 
 
 def fixed(values: Any) -> NDArray:
@@ -48,6 +35,8 @@ def fixed(values: Any) -> NDArray:
 
 
 NONE, NONE_OF_TWO = fixed(()), fixed(np.empty((0, 2)))
+
+NO_KERNELS = "kernels are planned where there are some"
 
 
 class ConvLayout(NamedTuple):
@@ -80,7 +69,24 @@ def numbers_of(fields: tuple[str, ...], **values: int) -> NDArray:
     return numbers
 
 
-@functools.lru_cache(maxsize=1024)
+def planned(
+    numbers: NDArray,
+    threads: int,
+    output: tuple[int, ...],
+    offsets: NDArray = NONE,
+    panel: NDArray = NONE,
+    planes: NDArray = NONE_OF_TWO,
+) -> ConvLayout:
+    """Return the layout of numbers that a kernel has written, of which tasks and work come first.
+
+    Nobody may change them any more.
+    """
+    tasks, work = numbers[:2].tolist()
+    return ConvLayout(
+        frozen(numbers), min(threads, tasks), work, output, frozen(offsets), panel, planes
+    )
+
+
 def layout(
     shape: tuple[int, ...],
     rows: int,
@@ -93,6 +99,7 @@ def layout(
 
     About ``chain`` products are added one after the other.
     """
+    assert PLAN_CONV.run is not None is not WRITE_OFFSETS.run, NO_KERNELS
     output = (shape[0], rows, *windows.output)
     chain = windows.chain(shape[1], group, chain)
     windows, volume = flattened(windows)
@@ -102,70 +109,30 @@ def layout(
     lines = by_lines(windows, rows, depth)
     single, runs = is_line(windows) or lines, lines and in_runs(windows, depth)
     seen = seen_by(windows, single)
-    planes, taps = seen.planes, len(seen.plane)
-    images = shape[0] * group * volume.out_depth
-    part = split_tasks(images, rows, windows.output, threads, across=is_line(windows))
-    line = part.width + seen.columns
-    line += -line % CACHE_LINE_FLOATS if runs else 0
-    plane = (part.height + seen.reach) * line
-    packed, whole = 0 if direct else plane * len(planes), volume.taps_z if runs else 1
-    block = _block(channels, taps, packed, windows, chain, whole)
-    length = block * taps
-    step = math.prod(windows.size) if direct else packed
-    offsets = 4 * np.add.outer(np.arange(block) * step, seen.within(plane, line)).ravel()
-    room = _room(part, length, block * packed, channels * taps % SHARED == 0)
-    tasks = images * part.number_in(rows, windows.output)
-    numbers = numbers_of(
-        CONV_FIELDS, batch=shape[0], groups=group, rows=rows, channels=channels,
-        **places_of(windows), taps=taps, direct=int(direct), plane=plane, line=line,
-        reach=seen.reach, task_rows=part.rows, task_height=part.height, task_width=part.width,
-        block=block, tasks=tasks, **room, together=1 if single else part.height, **volume._asdict(),
-        runs=int(runs),
+    numbers = np.empty(len(CONV_FIELDS), np.int64)
+    PLAN_CONV.run(
+        shape[0], group, rows, channels, *sizes_of(windows), *volume, *seen.taps,
+        direct, single, runs, threads, chain, numbers,
     )  # fmt: skip
-    return ConvLayout(
-        numbers,
-        min(threads, tasks),
-        room["work"],
-        output,
-        fixed(offsets),
-        fixed(np.arange(length) * 4 * VECTOR),
-        planes,
-    )
+    taps, plane, line, block = (numbers.item(place) for place in SEEN_PLACES)
+    step = math.prod(windows.size) if direct else plane * len(seen.planes)
+    offsets = np.empty(block * taps, np.int64)
+    WRITE_OFFSETS.run(block, step, plane, line, *seen.taps, offsets)
+    return planned(numbers, threads, output, offsets, _panel(block * taps), seen.planes)
 
 
-def _room(part: TaskPart, length: int, copied: int, shared: bool) -> dict[str, int]:
-    """Return where a worker's memory has what ``CONV_FIELDS`` says, and how much it is.
-
-    Args:
-        part: What a task makes.
-        length: Rows of B that are summed over at a time.
-        copied: Floats of planes.
-        shared: Whether rows of A share sets of the cache, and are copied.
-    """
-    columns = part.height * part.width
-    pitch = -(-columns // VECTOR) * VECTOR
-    pitch += 16 * (pitch % 256 == 0)
-    copy = part.rows * pitch + max(copied, VECTOR * length) + 4 * VECTOR
-    rows = max(TILE_ROWS, min(part.rows, COPIED_ROWS)) if shared else 0
-    edge = copy + rows * (length + 16)
-    panel = -(-(edge + VECTOR // 8 * (length + 16)) // 16) * 16
-    return {
-        "pitch": pitch, "copy": copy, "edge": edge, "panel": panel, "work": panel + VECTOR * length
-    }  # fmt: skip
+SEEN_PLACES = tuple(map(CONV_FIELDS.index, ("taps", "plane", "line", "block")))
 
 
-def _block(channels: int, taps: int, planes: int, windows: Windows, chain: int, whole: int) -> int:
-    """Return how many channels to sum over at a time, whose planes take so many floats each.
+@functools.lru_cache(maxsize=64)
+def _panel(length: int) -> NDArray:
+    """Return the bytes from row to row of a copied panel."""
+    return fixed(np.arange(length) * 4 * VECTOR)
 
-    It is a multiple of ``whole``, as the number of channels is.
-    """
-    most = max(1, chain // taps)
-    if planes:
-        most = max(1, min(most, PLANES // planes))
-    elif windows.size == (1, 1):
-        most = min(channels, MAX_SUMMED_CHANNELS)
-    block = -(-channels // -(-channels // most))
-    return block + -block % whole
+
+def sizes_of(windows: Windows) -> Iterator[int]:
+    """Return the numbers of windows of images, as ``kernels.windows`` takes them."""
+    return itertools.chain.from_iterable(windows)
 
 
 def places_of(windows: Windows) -> dict[str, int]:
@@ -220,9 +187,6 @@ def is_line(windows: Windows) -> bool:
     return windows.size[0] == windows.output[0] == windows.kernel[0] == 1
 
 
-# Floats of a line of the cache: two vectors that begin with one are in few of them.
-CACHE_LINE_FLOATS = 16
-
 # Columns of kernels from which on planes of all columns take longer than loads not aligned.
 MIN_RUN_COLUMNS = 5
 
@@ -255,23 +219,13 @@ class Seen(NamedTuple):
 
     Attributes:
         planes: As ``ConvLayout`` says what they are.
-        plane: The plane that each tap sees.
-        line: The line of the plane in which it sees the first window.
-        column: The column.
-        reach: The greatest line.
-        columns: The greatest column.
+        taps: As kernels take it: how many planes and taps there are, the greatest line and column;
+            and of each tap the plane that it sees, and the line and column of the plane in which it
+            sees the first window.
     """
 
     planes: NDArray
-    plane: NDArray
-    line: NDArray
-    column: NDArray
-    reach: int
-    columns: int
-
-    def within(self, plane: int, line: int) -> NDArray:
-        """Return where taps see the first window, if planes and lines have so many floats."""
-        return self.plane * plane + self.line * line + self.column  # type: ignore[no-any-return]  # of numpy's
+    taps: tuple[Any, ...]
 
 
 def seen_by(windows: Windows, phases: bool) -> Seen:
@@ -297,8 +251,8 @@ def _seen(
     rows = np.searchsorted(phases_y, y % stride) * len(phases_x)
     plane = np.add.outer(rows, np.searchsorted(phases_x, x % along)).ravel()
     line, column = np.repeat(y // stride, len(x)), np.tile(x // along, len(y))
-    reach, columns = int(line.max()), int(column.max())
-    return Seen(fixed(planes), fixed(plane), fixed(line), fixed(column), reach, columns)
+    sizes = len(planes), len(plane), int(line.max()), int(column.max())
+    return Seen(fixed(planes), (*sizes, fixed(plane), fixed(line), fixed(column)))
 
 
 class TaskPart(NamedTuple):
@@ -315,14 +269,7 @@ class TaskPart(NamedTuple):
 
 
 def split_tasks(
-    images: int,
-    rows: int,
-    size: tuple[int, ...],
-    threads: int,
-    *,
-    across: bool,
-    tallest: int = ROWS_PER_TASK,
-    cost: float = 0.0,
+    images: int, rows: int, size: tuple[int, ...], threads: int, *, across: bool
 ) -> TaskPart:
     """Return what a task makes.
 
@@ -335,11 +282,8 @@ def split_tasks(
         size: Their height and width.
         threads: How many there are.
         across: Whether the result is one line, which is cut; others are cut between lines.
-        tallest: The most rows of a task.
-        cost: What a line of planes takes, in units of what a row of a tile does.
     """
-    assert SPLIT_TASKS.run is not None, "kernels are planned where there are some"
-    wanted = TASKS_PER_THREAD * threads if threads > 1 else 1
+    assert SPLIT_TASKS.run is not None, NO_KERNELS
     part = np.empty(3, np.int64)
-    SPLIT_TASKS.run(images, rows, *size, threads, wanted, int(across), tallest, cost, part)
+    SPLIT_TASKS.run(images, rows, *size, threads, across, part)
     return TaskPart(*part.tolist())

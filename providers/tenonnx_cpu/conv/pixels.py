@@ -7,7 +7,7 @@ number: of images with channels first or last. Only padded images are copied, a 
 
 from __future__ import annotations
 
-import functools
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,28 +15,23 @@ import numpy as np
 from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.kernels import PIXELS_FIELDS
-from tenonnx_cpu.conv.layout import (
-    ConvLayout,
-    fixed,
-    flattened,
-    is_direct,
-    is_line,
-    numbers_of,
-    split_tasks,
-)
-from tenonnx_cpu.conv.padding_taps import named_taps
+from tenonnx_cpu.conv.layout import NO_KERNELS, ConvLayout, planned, sizes_of
+from tenonnx_cpu.conv.padding_taps import Reached, named_taps, taken
 from tenonnx_cpu.jit.code.cpu import cpu
+from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import NDArray
 
 if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight
+
+PLAN_PIXELS = JitKernel("conv.plan_pixels", "plan_pixels")
 
 # Channels side by side in packed weights.
 PANEL_CHANNELS = 2 * cpu().lanes
 
 
 def packed(
-    weight: Weight, panel: int, taps: tuple[slice, ...] = (), channels_last: bool = False
+    weight: Weight, panel: int, taps: Reached = None, channels_last: bool = False
 ) -> NDArray:
     """Return weights ``(K, C, *)`` as panels of channels, flat, kept by their registry.
 
@@ -46,13 +41,12 @@ def packed(
     Args:
         weight: The weights.
         panel: Channels of a panel.
-        taps: Which of the kernel's taps there are; all if none are named.
+        taps: Which of the kernel's taps there are.
         channels_last: Whether images have their channels last.
     """
 
     def pack() -> NDArray:
-        w = weight.on(HOST)
-        w = w[(..., *taps[2 - w.ndim :])]
+        w = taken(weight.on(HOST), taps)
         if channels_last:
             w = w.transpose(0, *range(2, w.ndim), 1)
         panels = -(-len(w) // panel)
@@ -66,7 +60,6 @@ def packed(
     return made.on(HOST).reshape(-1)  # type: ignore[no-any-return]  # the host's are numpy's
 
 
-@functools.lru_cache(maxsize=1024)
 def pixels_layout(
     shape: tuple[int, ...],
     rows: int,
@@ -85,47 +78,10 @@ def pixels_layout(
         from_last: Whether images have their channels last.
         to_last: Whether the result has.
     """
-    batch, channels = shape[:2]
-    output = (batch, rows, *windows.output)
-    windows, _ = flattened(windows)
-    copied = not is_direct(windows) and windows.is_padded
-    (height, width), (out_height, out_width) = windows.size, windows.output
-    (stride_y, stride_x), (kernel_y, kernel_x) = windows.strides, windows.kernel
-    (step_y, step_x), (top, left) = windows.dilations, windows.begins
-    wide = channels if from_last else 1
-    part = split_tasks(batch, rows, windows.output, threads, across=is_line(windows))
-    across = -(-part.rows // PANEL_CHANNELS) * PANEL_CHANNELS
-    seen = (part.height - 1) * stride_y + (kernel_y - 1) * step_y + 1
-    padded = (left + width + max(0, windows.ends[1])) * wide if copied else width * wide
-    plane = (seen if copied else height) * padded
-    planes = channels // wide
-    down = step_y * padded if kernel_y > 1 else 0
-    apart = 1 if from_last else plane
-    offsets = _offsets(kernel_y, kernel_x, down, step_x * wide, channels, apart, from_last)
-    sums = planes * plane + 64 if copied else 0
-    work = -(-(sums + (0 if to_last else PANEL_CHANNELS * (part.width + 16))) // 16) * 16
-    tasks = batch * -(-out_height // part.height) * -(-out_width // part.width) * -(-rows // across)
-    numbers = numbers_of(
-        PIXELS_FIELDS, rows=rows, planes=planes, height=height, line=width * wide,
-        out_height=out_height, out_width=out_width, stride_y=stride_y, pixel=stride_x * wide,
-        top=top, left=left * wide, padded=padded, taps_y=(kernel_y - 1) * step_y + 1, plane=plane,
-        copied=int(copied), depth=channels * kernel_y * kernel_x, last=int(to_last),
-        task_rows=across, task_height=part.height, task_width=part.width, sums=sums, work=work,
-        tasks=tasks,
-    )  # fmt: skip
-    return ConvLayout(numbers, min(threads, tasks), work, output, offsets)
-
-
-@functools.lru_cache(maxsize=256)
-def _offsets(
-    kernel_y: int, kernel_x: int, down: int, across: int, channels: int, apart: int, last: bool
-) -> NDArray:
-    """Return bytes from the first number that a place sees to each of them.
-
-    Taps are ``down`` and ``across`` floats apart, channels ``apart``; ``last`` if these are side by
-    side.
-    """
-    taps = np.add.outer(np.arange(kernel_y) * down, np.arange(kernel_x) * across)
-    steps = np.arange(channels) * apart
-    within = np.add.outer(taps, steps) if last else np.add.outer(steps, taps)
-    return fixed(4 * within.ravel())
+    assert PLAN_PIXELS.run is not None, NO_KERNELS
+    numbers = np.empty(len(PIXELS_FIELDS), np.int64)
+    offsets = np.empty(shape[1] * math.prod(windows.kernel), np.int64)
+    PLAN_PIXELS.run(
+        *shape[:2], rows, *sizes_of(windows), threads, from_last, to_last, numbers, offsets
+    )
+    return planned(numbers, threads, (shape[0], rows, *windows.output), offsets)

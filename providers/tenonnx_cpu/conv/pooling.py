@@ -16,7 +16,7 @@ from tenonnx_cpu.buffers import F32, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, ahead
 from tenonnx_cpu.conv.attributes import as_image
-from tenonnx_cpu.conv.depthwise import depthwise_layout
+from tenonnx_cpu.conv.depthwise import PLAN_DEPTHWISE, depthwise_layout
 from tenonnx_cpu.elementwise.kernels.operations import FLOAT32, INT8, UINT8
 from tenonnx_cpu.elementwise.typed import APPLY, launch
 from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
@@ -51,6 +51,7 @@ def pool(site: Site, plain: Call) -> Call | None:
         return None
     kernel = tuple(site.attribute("kernel_shape", ()))
     (POOL_VOLUME if len(kernel) == 3 else POOL).request()
+    PLAN_DEPTHWISE.request()
     if site.dtype(0) in BYTE_DTYPES:
         APPLY.request()
     attributes = PoolAttributes(

@@ -5,9 +5,14 @@ from __future__ import annotations
 import math
 
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.conv.depthwise import LINE_ALIGNMENT_FLOATS, MAX_TASK_PRODUCTS, depthwise_layout
-from tenonnx_cpu.conv.kernels import SLICE_FIELDS
-from tenonnx_cpu.conv.layout import TASKS_PER_THREAD, numbers_of, sliced
+from tenonnx_cpu.conv.depthwise import depthwise_layout
+from tenonnx_cpu.conv.kernels import (
+    LINE_ALIGNMENT_FLOATS,
+    MAX_TASK_PRODUCTS,
+    SLICE_FIELDS,
+    TASKS_PER_THREAD,
+)
+from tenonnx_cpu.conv.layout import numbers_of, sliced
 from tenonnx_cpu.conv.pooling import POOL_VOLUME, Counts, Pooling
 from tenonnx_cpu.jit.scratch import share_of
 from tenonnx_cpu.kernel_selection import NDArray

@@ -3,21 +3,34 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows
 from tenonnx_cpu.conv.attributes import Attributes
-from tenonnx_cpu.conv.depthwise import channels_layout, depthwise_layout, is_narrow, variant_of
+from tenonnx_cpu.conv.depthwise import (
+    PLAN_CHANNELS,
+    PLAN_DEPTHWISE,
+    channels_layout,
+    depthwise_layout,
+    is_narrow,
+    variant_of,
+)
 from tenonnx_cpu.conv.kernels import COLUMNS_PER_TASK
-from tenonnx_cpu.conv.layout import CHAIN_DEPTH, SPLIT_TASKS, ConvLayout, layout
+from tenonnx_cpu.conv.layout import (
+    CHAIN_DEPTH,
+    PLAN_CONV,
+    WRITE_OFFSETS,
+    ConvLayout,
+    layout,
+)
 from tenonnx_cpu.conv.layout_assignment import SUITED
-from tenonnx_cpu.conv.padding_taps import kept, reached, without_others
-from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, packed, pixels_layout
+from tenonnx_cpu.conv.padding_taps import Reached, kept, reached, without_others
+from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, PLAN_PIXELS, packed, pixels_layout
 from tenonnx_cpu.conv.tiles import tile_weights, tiles_layout
-from tenonnx_cpu.conv.winograd import tile_size, tiled, winograd_layout
+from tenonnx_cpu.conv.winograd import PLAN_WINOGRAD, tile_size, tiled, winograd_layout
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import NDArray
@@ -31,6 +44,12 @@ CHANNELS = JitKernel("conv.channels", "conv_channels")
 PIXELS = JitKernel("conv.pixels", "conv_pixels")
 WINOGRAD = JitKernel("conv.winograd", "conv_winograd")
 CONV_TILES = JitKernel("conv.tiles", "conv_tiles")
+
+# The kernels that any convolution may need, and those that plan their tasks.
+ALWAYS = (
+    PLAN_CONV, WRITE_OFFSETS, CONV, PLAN_DEPTHWISE, DEPTHWISE, PLAN_CHANNELS, CHANNELS,
+    PLAN_PIXELS, PIXELS,
+)  # fmt: skip
 
 
 # Places that fill vectors worse than channels do, where each sees so many numbers; and weights up
@@ -46,12 +65,10 @@ def request(weight: NDArray | None, narrows: bool = False) -> None:
     """Have kernels compiled; ``weight`` is what images will be convolved with, if that is known."""
     if narrows:
         CONV_TILES.request()
-    SPLIT_TASKS.request()
-    CONV.request()
-    DEPTHWISE.request()
-    CHANNELS.request()
-    PIXELS.request()
+    for kernel in ALWAYS:
+        kernel.request()
     if weight is not None and (3, 3) in (weight.shape[1:3], weight.shape[2:]):
+        PLAN_WINOGRAD.request()
         WINOGRAD.request()
 
 
@@ -91,7 +108,7 @@ class Choice:
         chain: About how many products to add one after the other.
         narrows: Whether factors may be rounded to bfloat16.
         adds: Whether something of the result's shape is added to it.
-        panels: The weights in panels, by form.
+        derived: What was made of the weights.
     """
 
     attributes: Attributes
@@ -101,7 +118,7 @@ class Choice:
     chain: int = CHAIN_DEPTH
     narrows: bool = False
     adds: bool = False
-    panels: dict[Any, NDArray] = field(default_factory=dict, compare=False)
+    derived: dict[Any, NDArray] = field(default_factory=dict, compare=False)
 
     def plans(self, form: Form, w: tuple[int, ...]) -> Iterator[ConvPlan]:
         """Return how to convolve images of a form: what is tried first, and otherwise."""
@@ -120,39 +137,45 @@ class Choice:
             yield from self._of_channels(shape, w, windows, from_last, to_last)
             return
         if self.narrows and self.weight is not None and group == 1 and min(windows.begins) >= 0:
-            if not from_last and not (to_last and self.adds):
-                yield from self._by_winograd(shape, w, windows, narrows=True)
+            firsts = not from_last and not (to_last and self.adds)
+            if firsts and (size := self._tile_size(x[0], w, windows, narrows=True)):
+                yield self._by_winograd(shape, w[0], size, windows)
             cut = tiles_layout(shape, w[0], windows, threads, from_last, to_last)
-            yield ConvPlan(CONV_TILES, cut, tile_weights(self.weight, windows), from_last, to_last)
+            made = self._derived(tile_weights, windows.kernel, windows.dilations)
+            yield ConvPlan(CONV_TILES, cut, made, from_last, to_last)
         weights = None
         if self.weight is not None:
-            taps = whole = tuple(slice(0, n) for n in windows.kernel)
-            if windows.is_padded:
-                taps = reached(windows)
-            if taps != whole:
-                windows, weights = without_others(windows, taps), kept(self.weight, taps)
-            by_winograd = taps == whole and group == 1
-            found = tuple(self._by_winograd(shape, w, windows) if by_winograd else ())
-            yield from found
-            if not found and group == 1 and min(windows.begins) >= 0:
+            taps = reached(windows)
+            if taps is not None:
+                windows, weights = without_others(windows, taps), self._derived(kept, taps)
+            elif group == 1 and (size := self._tile_size(x[0], w, windows)):
+                yield self._by_winograd(shape, w[0], size, windows)
+                yield ConvPlan(CONV, layout(shape, w[0], group, windows, threads, self.chain))
+                return
+            if group == 1 and min(windows.begins) >= 0:
                 yield from self._of_places(shape, w[0], windows, taps, from_last, to_last)
         yield ConvPlan(CONV, layout(shape, w[0], group, windows, threads, self.chain), weights)
 
+    def _tile_size(
+        self, batch: int, w: tuple[int, ...], windows: Windows, *, narrows: bool = False
+    ) -> int:
+        """Return the size of the tiles that take the least time; 0 for none."""
+        if windows.kernel != (3, 3) or WINOGRAD.run is None:
+            return 0
+        return tile_size(batch, w[0], w[1], windows, narrows=narrows)
+
     def _by_winograd(
-        self, shape: tuple[int, ...], w: tuple[int, ...], windows: Windows, *, narrows: bool = False
-    ) -> Iterator[ConvPlan]:
-        if self.weight is None or not WINOGRAD.state:
-            return
-        if size := tile_size(shape[0], w[0], w[1], windows, narrows=narrows):
-            cut = winograd_layout(shape, w[0], size, windows, self.threads)
-            yield ConvPlan(WINOGRAD, cut, tiled(self.weight, size))
+        self, shape: tuple[int, ...], rows: int, size: int, windows: Windows
+    ) -> ConvPlan:
+        cut = winograd_layout(shape, rows, size, windows, self.threads)
+        return ConvPlan(WINOGRAD, cut, self._derived(tiled, size))
 
     def _of_places(
         self,
         shape: tuple[int, ...],
         rows: int,
         windows: Windows,
-        taps: tuple[slice, ...],
+        taps: Reached,
         from_last: bool,
         to_last: bool,
     ) -> Iterator[ConvPlan]:
@@ -168,7 +191,9 @@ class Choice:
         if self.weight is not None and (wanted or from_last or few or single):
             form = from_last, to_last or single
             cut = pixels_layout(shape, rows, windows, self.threads, *form)
-            yield ConvPlan(PIXELS, cut, self._packed(PANEL_CHANNELS, taps, from_last), *form)
+            yield ConvPlan(
+                PIXELS, cut, self._derived(packed, PANEL_CHANNELS, taps, from_last), *form
+            )
 
     def _of_channels(
         self,
@@ -183,15 +208,12 @@ class Choice:
         if self.weight is not None and fits and wanted:
             form = from_last, to_last
             cut = channels_layout(shape, windows, self.threads, *form)
-            yield ConvPlan(CHANNELS, cut, self._packed(cpu().lanes), *form)
+            yield ConvPlan(CHANNELS, cut, self._derived(packed, cpu().lanes), *form)
         yield ConvPlan(DEPTHWISE, depthwise_layout(shape, w[0], windows, self.threads))
 
-    def _packed(
-        self, panel: int, taps: tuple[slice, ...] = (), channels_last: bool = False
-    ) -> NDArray:
-        """Return the weights in panels, as ``packed`` does; the registry is asked once."""
-        assert self.weight is not None, "others are not packed"
-        key = panel, tuple((each.start, each.stop) for each in taps), channels_last
-        if (made := self.panels.get(key)) is None:
-            made = self.panels[key] = packed(self.weight, panel, taps, channels_last)
+    def _derived(self, make: Callable[..., NDArray], *how: Any) -> NDArray:
+        """Return what is made of the weights; the registry is asked once."""
+        key = make, *how
+        if (made := self.derived.get(key)) is None:
+            made = self.derived[key] = make(self.weight, *how)
         return made

@@ -14,9 +14,8 @@ import numpy as np
 
 from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.conv.kernels import TILE_PLACES, TILES_FIELDS
+from tenonnx_cpu.conv.kernels import TASKS_PER_THREAD, TILE_PLACES, TILES_FIELDS
 from tenonnx_cpu.conv.layout import (
-    TASKS_PER_THREAD,
     ConvLayout,
     TaskPart,
     fixed,
@@ -48,10 +47,12 @@ HELD = 1 << 20
 MAX_ROUNDED_NUMBERS = 1 << 14
 
 
-def padded_channels(channels: int, windows: Windows) -> tuple[int, int]:
+def padded_channels(
+    channels: int, kernel: tuple[int, ...], dilations: tuple[int, ...]
+) -> tuple[int, int]:
     """Return how many channels the copies have, and how many taps are side by side."""
-    apart = channels >= MIN_CHANNELS_PER_WORD or windows.dilations[-1] != 1
-    taps = 1 if apart else windows.kernel[-1]
+    apart = channels >= MIN_CHANNELS_PER_WORD or dilations[-1] != 1
+    taps = 1 if apart else kernel[-1]
     least = LEAST_WORDS if channels < MIN_CHANNELS_PER_WORD else MIN_CHANNELS_PER_WORD // 2
     padded = channels + channels % 2
     while tile_words(taps * padded // 2) < least:
@@ -59,13 +60,13 @@ def padded_channels(channels: int, windows: Windows) -> tuple[int, int]:
     return padded, taps
 
 
-def tile_weights(weight: Weight, windows: Windows) -> NDArray:
+def tile_weights(weight: Weight, kernel: tuple[int, ...], dilations: tuple[int, ...]) -> NDArray:
     """Return weights ``(K, C, *)`` as panels of channels, kept by their registry.
 
     They are the bits of pairs of bfloat16, flat and as float32.
     """
     shape = weight.shape
-    channels, _ = padded_channels(shape[1], windows)
+    channels, _ = padded_channels(shape[1], kernel, dilations)
 
     def pack() -> NDArray:
         w = weight.on(HOST)
@@ -99,7 +100,7 @@ def tiles_layout(
     batch, channels = shape[:2]
     output = (batch, rows, *windows.output)
     windows, _ = flattened(windows)
-    own, taps = padded_channels(channels, windows)
+    own, taps = padded_channels(channels, windows.kernel, windows.dilations)
     (height, width), (out_height, out_width) = windows.size, windows.output
     (stride_y, stride_x), (kernel_y, kernel_x) = windows.strides, windows.kernel
     pixel = 2 * own

@@ -12,7 +12,6 @@ channels at a time, errors are about a plain sum's; 0, 1, -1, 2, -2, which are c
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import TYPE_CHECKING
 
@@ -21,14 +20,17 @@ import numpy as np
 from tenonnx.process.cores import available_cores
 from tenonnx.provider import HOST
 from tenonnx_array.windows import Windows
-from tenonnx_cpu.conv.kernels import TILE_ROWS, WINOGRAD_FIELDS
-from tenonnx_cpu.conv.kernels.winograd_matrices import HEAD_FLOATS, WINOGRAD_CHANNELS, matrices
-from tenonnx_cpu.conv.layout import ConvLayout, numbers_of
+from tenonnx_cpu.conv.kernels import WINOGRAD_FIELDS
+from tenonnx_cpu.conv.kernels.winograd_matrices import WINOGRAD_CHANNELS, matrices
+from tenonnx_cpu.conv.layout import NO_KERNELS, ConvLayout, planned, sizes_of
 from tenonnx_cpu.jit.code.cpu import cpu
+from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import NDArray
 
 if TYPE_CHECKING:
     from tenonnx.weights.weight import Weight
+
+PLAN_WINOGRAD = JitKernel("conv.plan_winograd", "plan_winograd")
 
 # Channels that are summed one after the other: sums of sums are more exact.
 DEPTHS = {2: 64, 4: 16}
@@ -44,20 +46,11 @@ FETCH, NEAR = (72, 16) if cpu().lanes == 8 else (32, 32)
 
 MAX_NEAR_NUMBERS = 1 << 14
 
-# Floats of transformed image that stay in the second-level cache, beside weights.
-MAX_BLOCK_FLOATS = 128 << 10
-
 # Channels whose products take as long as transforming one.
 TRANSFORM = 12
 
-# Rows of a product that take as long as fetching weights for all of them.
-STREAM = 2
-
 # How many products of bfloat16 take as long as one of float32.
 NARROW_SPEED = math.inf if cpu().amx else 2
-
-# Tiles side by side that are transformed and multiplied together.
-MAX_TILES_PER_BLOCK = 14
 
 
 def tiled(weight: Weight, size: int) -> NDArray:
@@ -109,58 +102,11 @@ def wins_over_bfloat16(rows: int, channels: int) -> bool:
     return NARROW_SPEED <= 2 and near and min(rows, channels) >= LEAST_CHANNELS[4]
 
 
-@functools.lru_cache(maxsize=1024)
 def winograd_layout(
     shape: tuple[int, ...], rows: int, size: int, windows: Windows, threads: int
 ) -> ConvLayout:
     """Return how to convolve an image ``(N, C, H, W)`` with ``rows`` kernels by tiles."""
-    batch, channels = shape[:2]
-    (height, width), (out_height, out_width) = windows.size, windows.output
-    tiles_y, tiles_x = -(-out_height // size), -(-out_width // size)
-    panels, places = -(-rows // WINOGRAD_CHANNELS), (size + 2) ** 2
-    block_x = -(-tiles_x // -(-tiles_x // MAX_TILES_PER_BLOCK))
-    strips = batch * -(-tiles_x // block_x)
-    most = max(1, (MAX_BLOCK_FLOATS // (places * channels) - 16) // block_x + 1)
-    block_y = _block_rows(tiles_y, block_x, strips, panels, threads, most)
-    blocks_y = -(-tiles_y // block_y)
-    # Tiles are written a vector at a time, the last ones of a channel beyond their number.
-    pitch = -(-max(block_y * block_x, (block_y - 1) * block_x + 16) // 4) * 4
-    # Places that are a power of two apart would share few sets of the cache.
-    apart = channels * pitch + 16
-    product = block_y * block_x * WINOGRAD_CHANNELS + 16
-    line = (-(-block_x * size // 16) + 1) * 16 * 16
-    products = HEAD_FLOATS + places * apart
-    lines = products + places * product
-    work = lines + size * line
-    numbers = numbers_of(
-        WINOGRAD_FIELDS, batch=batch, channels=channels, rows=rows, height=height, width=width,
-        out_height=out_height, out_width=out_width, top=windows.begins[0], left=windows.begins[1],
-        size=size, tiles_y=tiles_y, tiles_x=tiles_x, block_y=block_y, block_x=block_x,
-        blocks_y=blocks_y, blocks=blocks_y * strips, pitch=pitch, apart=apart, panels=panels,
-        products=products, product=product, lines=lines, line=line, work=work, depth=DEPTHS[size],
-    )  # fmt: skip
-    tasks = blocks_y * strips * panels
-    return ConvLayout(numbers, min(threads, tasks), work, (batch, rows, out_height, out_width))
-
-
-def _block_rows(height: int, width: int, strips: int, panels: int, threads: int, most: int) -> int:
-    """Return how many rows of tiles a block has: so many that threads have the least to do."""
-
-    def cost(rows: int) -> float:
-        blocks = -(-height // rows)
-        multiply = (
-            height // rows * _multiply(rows * width) + _multiply(height % rows * width)
-        ) / blocks
-        transform = 4 * height / blocks
-        share = -(-blocks * strips * panels // threads)
-        whole, rest = divmod(share, panels)
-        # A block that threads share is transformed by each of them.
-        return share * multiply + (whole + (rest > 0) + (rest > 0 and whole > 0)) * transform
-
-    return min(range(1, min(height, most) + 1), key=cost)
-
-
-def _multiply(tiles: int) -> float:
-    """Return how long products of so many tiles take, a row of a largest tile being 1."""
-    count = -(-tiles // TILE_ROWS)
-    return count * max(6, -(-tiles // count)) + STREAM if tiles else 0
+    assert PLAN_WINOGRAD.run is not None, NO_KERNELS
+    numbers = np.empty(len(WINOGRAD_FIELDS), np.int64)
+    PLAN_WINOGRAD.run(*shape[:2], rows, size, *sizes_of(windows), DEPTHS[size], threads, numbers)
+    return planned(numbers, threads, (shape[0], rows, *windows.output))

@@ -15,8 +15,8 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows
+from tenonnx_cpu.conv.kernels import TASKS_PER_THREAD
 from tenonnx_cpu.conv.layout import (
-    TASKS_PER_THREAD,
     ConvLayout,
     TaskPart,
     fixed,

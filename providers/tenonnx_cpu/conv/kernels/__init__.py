@@ -14,6 +14,33 @@ COLUMNS_PER_TASK = 448
 # Rows of the highest tile; tasks of fewer leave it partly empty.
 TILE_ROWS = 14
 
+# Channels of a task at most.
+ROWS_PER_TASK = 256
+
+# Tasks for each of several threads, so that none of them waits long for the last one.
+TASKS_PER_THREAD = 4
+
+# Channels that are summed over at a time in an image of one element: rows are read once.
+MAX_SUMMED_CHANNELS = 4096
+
+# Floats of planes at most, so that they stay in the second-level cache.
+MAX_PLANE_FLOATS = 48 << 10
+
+# Floats of a line of the cache: two vectors that begin with one are in few of them.
+CACHE_LINE_FLOATS = 16
+
+# Floats after which addresses come to the same set of the first-level cache again.
+SAME_SET_FLOATS = 1024
+
+# The alignment of a plane's line: the floats of a vector.
+LINE_ALIGNMENT_FLOATS = 16
+
+# Products of a task at most, some milliseconds: runs are stopped between two.
+MAX_TASK_PRODUCTS = 1 << 24
+
+# The most channels that a vector has.
+MAX_VECTOR_CHANNELS = 16
+
 # Rows up to which a panel of B is not worth a copy, and results had better be written in lines.
 FEW = 64
 
@@ -36,9 +63,9 @@ UNROLLED_WINDOWS = ((3, 1), (3, 2), (5, 1), (5, 2), (7, 1), (2, 2))
 # them, `taps_z` of each of the volume's channels, as channels of its own. Where taps are `runs` of
 # `RUN`, images that lie outside of the volume are left out, and a block has all of a channel's.
 CONV_FIELDS = (
-    "batch", "groups", "rows", "channels", "height", "width", "out_height", "out_width",
-    "stride_y", "stride_x", "top", "taps", "direct", "plane", "line", "reach",
-    "task_rows", "task_height", "task_width", "block", "tasks", "pitch", "work", "copy", "edge",
+    "tasks", "work", "batch", "groups", "rows", "channels", "height", "width", "out_height",
+    "out_width", "stride_y", "stride_x", "top", "taps", "direct", "plane", "line", "reach",
+    "task_rows", "task_height", "task_width", "block", "pitch", "copy", "edge",
     "panel", "together", "depth", "out_depth", "taps_z", "stride_z", "step_z", "front", "runs",
 )  # fmt: skip
 
@@ -50,9 +77,9 @@ CONV_FIELDS = (
 # needed; `variant` is a number of `UNROLLED_WINDOWS`, from 1 on, and `unrolled` one for windows
 # that may have another stride from line to line; `left` is where the first window begins.
 DEPTHWISE_FIELDS = (
-    "batch", "channels", "multiple", "task_channels", "height", "width", "out_height", "out_width",
-    "stride_y", "stride_x", "top", "left", "taps", "bands", "plane", "line", "reach", "task_height",
-    "tasks", "work", "variant", "unrolled",
+    "tasks", "work", "batch", "channels", "multiple", "task_channels", "height", "width",
+    "out_height", "out_width", "stride_y", "stride_x", "top", "left", "taps", "bands", "plane",
+    "line", "reach", "task_height", "variant", "unrolled",
 )  # fmt: skip
 
 # The same for `channels_layout`: a task makes `task_channels` channels of `task_height` lines of
@@ -60,9 +87,9 @@ DEPTHWISE_FIELDS = (
 # last, and so has the result. The `work` floats of a thread are vectors of a place each: of the
 # image, if its channels are first, and from `sums` on of results, if theirs are.
 CHANNELS_FIELDS = (
-    "batch", "channels", "height", "width", "out_width", "out_height", "top", "left", "stride",
-    "kernel", "task_channels", "task_height", "variant", "from_last", "to_last", "sums",
-    "work", "together", "tasks",
+    "tasks", "work", "batch", "channels", "height", "width", "out_width", "out_height", "top",
+    "left", "stride", "kernel", "task_channels", "task_height", "variant", "from_last", "to_last",
+    "sums", "together",
 )  # fmt: skip
 
 # The same for `expanded_layout`: a task makes `task_channels` channels of `task_height` lines of
@@ -85,9 +112,9 @@ EXPANDED_FIELDS = (
 # `task_rows` channels of `task_height` lines of `task_width` places, in `work` floats of memory,
 # which from `sums` on are a line's sums.
 PIXELS_FIELDS = (
-    "rows", "planes", "height", "line", "out_height", "out_width", "stride_y", "pixel", "top",
-    "left", "padded", "taps_y", "plane", "copied", "depth", "last", "task_rows", "task_height",
-    "task_width", "sums", "work", "tasks",
+    "tasks", "work", "rows", "planes", "height", "line", "out_height", "out_width", "stride_y",
+    "pixel", "top", "left", "padded", "taps_y", "plane", "copied", "depth", "last", "task_rows",
+    "task_height", "task_width", "sums",
 )  # fmt: skip
 
 # The names of `Layout.numbers` for products in tiles of bfloat16; sizes are in bytes:
@@ -134,9 +161,9 @@ PHASE_FIELDS = (
 # time; from `products` on products, `product` for each place of a tile; and from `lines` on
 # results, `line` for each of their lines.
 WINOGRAD_FIELDS = (
-    "batch", "channels", "rows", "height", "width", "out_height", "out_width", "top", "left",
-    "size", "tiles_y", "tiles_x", "block_y", "block_x", "blocks_y", "blocks", "pitch", "apart",
-    "panels", "products", "product", "lines", "line", "work", "depth",
+    "tasks", "work", "batch", "channels", "rows", "height", "width", "out_height", "out_width",
+    "top", "left", "size", "tiles_y", "tiles_x", "block_y", "block_x", "blocks_y", "blocks",
+    "pitch", "apart", "panels", "products", "product", "lines", "line", "depth",
 )  # fmt: skip
 
 # The names of a resizing's numbers: how many axes change; whether elements of the type `source`, of

@@ -148,4 +148,4 @@ def conv_winograd(x, u, y, after, layout, memory, threads):  # type: ignore[no-u
     for worker in range(threads):
         memory[worker * sizes.work] = memory[worker * sizes.work + 1] = np.float32(0)
     arguments = (x, u, np.intp(y.ctypes.data), finish, sizes, memory)
-    convolve_tiles(arguments, sizes.blocks * sizes.panels, threads)
+    convolve_tiles(arguments, sizes.tasks, threads)

@@ -9,6 +9,16 @@ from numba import types
 from numba.extending import intrinsic
 
 
+def tuple_of(name: str, fields: tuple[str, ...]) -> Any:
+    """Return a class of named tuples, which kernels make of numbers by keywords.
+
+    Args:
+        name: The class's; numba tells tuples of equal length apart by it.
+        fields: The names of the numbers.
+    """
+    return namedtuple(name, fields)
+
+
 def named(name: str, fields: tuple[str, ...]) -> Any:
     """Return a function for kernels: from an array of int64 to a tuple with these names.
 
@@ -16,7 +26,7 @@ def named(name: str, fields: tuple[str, ...]) -> Any:
         name: The named tuple's name; numba tells tuples of equal length apart by it.
         fields: The names of the array's numbers, from the first one on.
     """
-    made = namedtuple(name, fields)  # type: ignore[misc] # the fields are what a layout says
+    made = tuple_of(name, fields)
     kind = types.NamedUniTuple(types.intp, len(fields), made)
 
     @intrinsic
