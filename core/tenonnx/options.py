@@ -329,13 +329,13 @@ def _seconds(value: Any) -> Any:
     return value if value is None else value + 0.0  # float() would take words, too
 
 
-def _listed(value: Any) -> tuple[Any, ...]:
+def _names(value: Any) -> tuple[Any, ...]:
     if isinstance(value, str):  # each of whose letters would be one: "/" is a folder, too
         raise TypeError
     return tuple(value)
 
 
-def _checking(value: Any) -> Any:
+def _check_tolerances(value: Any) -> Any:
     if not isinstance(value, Mapping):
         return _flag(value)
     pairs = {name: each if isinstance(each, tuple) else (each, 0.0) for name, each in value.items()}
@@ -356,9 +356,9 @@ INTEGER: Final = operator.index, "an integer"
 # The conversion of an option's value to its type, which may refuse it; and the expected values. A
 # new option is part of a cached plan's key, unless ``plan_cache.key`` names it as another kind.
 OPTION_TYPES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
-    "allowed_roots": (_listed, "a list of folders"),
-    "check": (_checking, "True, False, or tolerances by nodes' names or operators"),
-    "disabled_transforms": (_listed, "a list of names"),
+    "allowed_roots": (_names, "a list of folders"),
+    "check": (_check_tolerances, "True, False, or tolerances by nodes' names or operators"),
+    "disabled_transforms": (_names, "a list of names"),
     "enable_cpu_mem_arena": FLAG,
     "enable_mem_pattern": FLAG,
     "enable_mem_reuse": FLAG,
@@ -370,7 +370,7 @@ OPTION_TYPES: Final[Mapping[str, tuple[Callable[[Any], Any], str]]] = {
     "intra_op_num_threads": INTEGER,
     "log_severity_level": INTEGER,
     "log_verbosity_level": INTEGER,
-    "observers": (_listed, "a list of names"),
+    "observers": (_names, "a list of names"),
     "time_limit": (_seconds, "a number of seconds, or None"),
     "trust_compiled_plan": FLAG,
     "use_deterministic_compute": FLAG,

@@ -183,7 +183,7 @@ class InferenceSession(Session):
         """
         positions = self._signature.positions(output_names) if output_names else None
         if run_options is not None:
-            return self._run_as_told(positions, input_feed, run_options)
+            return self._run_with_options(positions, input_feed, run_options)
         arguments = self._signature.arguments(input_feed)
         if self._observers or self._options.time_limit is not None:  # as _watched() says
             outputs = self._observed(self._plan, arguments, self._limits())
@@ -191,7 +191,7 @@ class InferenceSession(Session):
             outputs = self._plan.run(arguments)
         return outputs if positions is None else [outputs[i] for i in positions]
 
-    def _run_as_told(
+    def _run_with_options(
         self, positions: list[int] | None, feeds: Mapping[str, Any], options: RunOptions
     ) -> list[Any]:
         options = checked(RunOptions, options, "run_options")
@@ -324,7 +324,7 @@ class InferenceSession(Session):
         arguments, buffers, targets = iobinding.prepared(self._plan.program)
         there = device_inputs(arguments)
         if watched:
-            outputs = self._run_as_told(None, arguments, run_options or RunOptions())
+            outputs = self._run_with_options(None, arguments, run_options or RunOptions())
         elif there or any(device is not HOST for device in targets):
             outputs = self._run_on_devices(arguments, there, targets, buffers)
         else:

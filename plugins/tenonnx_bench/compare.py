@@ -127,7 +127,7 @@ def compare(
     names = [value.name or "" for value in graph.outputs]
     declared = declared_dtypes(graph)
     apart = differences(names, ours.outputs, theirs.outputs, rtol, atol, declared)
-    held = _held(state, model, request, peer, feeds) if memory else {}
+    held = _memory_of_both(state, model, request, peer, feeds) if memory else {}
     report = {
         "model": model,
         "with": {"name": peer.value, "version": version(peer)},
@@ -158,7 +158,7 @@ def _raise_first(results: Sequence[Result]) -> None:
             raise result.error
 
 
-def _held(
+def _memory_of_both(
     state: State, model: str, request: Request, peer: str, feeds: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Return the memory of both runtimes' processes; ``None`` if the system does not tell it."""

@@ -60,7 +60,7 @@ class Window:
         for row, (start, stop) in zip(self.places, spans, strict=True):
             row[: stop - start] = np.arange(start, stop)
         held = [
-            self._held(xp, cache, added, spans, longest)
+            self._spans_of(xp, cache, added, spans, longest)
             for cache, added in zip(past, new, strict=True)
         ]
         return held, [self._kept(xp, x, spans) for x in held], xp.asarray(self.places)
@@ -75,7 +75,7 @@ class Window:
         index = places[:, None, None, :]
         return xp.take_along_axis(xp.broadcast_to(bias, shape), index, axis=-1)
 
-    def _held(
+    def _spans_of(
         self,
         xp: Namespace,
         past: Array | None,

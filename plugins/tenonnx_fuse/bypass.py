@@ -45,7 +45,7 @@ def sweep(graph: ir.Graph | ir.Function) -> None:
             graph.remove(node, safe=True)
 
 
-def tell(context: TransformContext, done: Counter[str]) -> bool:
+def note_removed(context: TransformContext, done: Counter[str]) -> bool:
     """Write a note of how many nodes were taken out, by kind; return whether there were any."""
     if done:
         counts = ", ".join(f"{count} {name}" for name, count in sorted(done.items()))

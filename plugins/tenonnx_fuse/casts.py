@@ -10,7 +10,7 @@ from tenonnx import TransformContext
 from tenonnx.graph import graphs
 from tenonnx.graph.dtypes import cast_type, dtype_of
 from tenonnx.graph.sizes import operand
-from tenonnx_fuse.bypass import bypass, tell
+from tenonnx_fuse.bypass import bypass, note_removed
 
 # By type, the types that represent all its values: a cast to them loses nothing. A cast from one
 # of them to a third type then gives what a cast from the first type gives.
@@ -50,7 +50,7 @@ def drop_casts(model: ir.Model, context: TransformContext) -> bool:
         for node in tuple(graph):
             if node.op_type == "Cast" and not node.domain and node.graph is graph and node.outputs:
                 _visit(node, done)
-    return tell(context, done)
+    return note_removed(context, done)
 
 
 def _visit(node: ir.Node, done: Counter[str]) -> None:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from tenonnx import TransformContext
 from tenonnx.graph import graphs
 from tenonnx.graph.sizes import integers_of, operand
-from tenonnx_fuse.bypass import tell
+from tenonnx_fuse.bypass import note_removed
 from tenonnx_fuse.known import attribute, number_of
 
 
@@ -32,7 +32,7 @@ def fold_pads(model: ir.Model, context: TransformContext) -> bool:
                 assert pad.graph is not None
                 pad.graph.remove(pad, safe=True)
                 done["Pad before a convolution"] += 1
-    return tell(context, done)
+    return note_removed(context, done)
 
 
 def _is_convolution(node: ir.Node) -> bool:

@@ -12,7 +12,7 @@ from tenonnx import TransformContext, WeightTensor
 from tenonnx.graph import graphs
 from tenonnx.graph.sizes import ANY, integers_of, operand, rank_of, sizes_of
 from tenonnx.graph.traits import BROADCASTING
-from tenonnx_fuse.bypass import bypass, tell
+from tenonnx_fuse.bypass import bypass, note_removed
 from tenonnx_fuse.known import array_of, attribute, permutation, weight_of
 
 
@@ -24,7 +24,7 @@ def drop_redundant(model: ir.Model, context: TransformContext) -> bool:
             visit = None if node.domain or node.graph is not graph else VISITS.get(node.op_type)
             if visit is not None and node.inputs and node.outputs and visit(node):
                 done[node.op_type] += 1
-    return tell(context, done)
+    return note_removed(context, done)
 
 
 def _drop(node: ir.Node) -> bool:

@@ -12,7 +12,7 @@ from tenonnx import HOST, TransformContext
 from tenonnx.graph import graphs
 from tenonnx.graph.sizes import forget, integers_of, operand, rank_of
 from tenonnx.graph.traits import BROADCASTING, REDUCTIONS, UNARY
-from tenonnx_fuse.bypass import bypass, tell
+from tenonnx_fuse.bypass import bypass, note_removed
 from tenonnx_fuse.constants import derived
 from tenonnx_fuse.known import attribute, permutation, weight_of
 
@@ -46,7 +46,7 @@ def cancel_transposes(model: ir.Model, context: TransformContext) -> bool:
                     region.grow(use.node)
                     seen |= region.nodes.keys()
                     done["Transposes around what works in any order"] += region.turn_back()
-    return tell(context, +done)
+    return note_removed(context, +done)
 
 
 def _order_of(node: ir.Node | None) -> Order | None:

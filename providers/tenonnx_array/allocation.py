@@ -66,10 +66,13 @@ def available_memory() -> float:
 
 def _left_in_groups(own: Path = OWN_GROUPS, groups: Path = GROUPS) -> float:
     """Bytes left to the process's control groups, as in a container, not counting its cache."""
-    return min((_left(*group) for group in control_groups("memory", own, groups)), default=math.inf)
+    return min(
+        (_left_in_group(*group) for group in control_groups("memory", own, groups)),
+        default=math.inf,
+    )
 
 
-def _left(group: str, version: int) -> float:
+def _left_in_group(group: str, version: int) -> float:
     limit, used, cache = _FILES[version]
     try:
         lines = text_of(f"{group}/memory.stat").splitlines()

@@ -144,11 +144,11 @@ class CUDAExecutionProvider(ArrayProvider):
         """Return the nodes that compute with shapes, which the host does without a wait."""
         from tenonnx.planning.shape_arithmetic import on_shapes
 
-        def asks(node: ir.Node) -> bool:
+        def starts_on_host(node: ir.Node) -> bool:
             return self.kernel(node).host_output
 
-        found = on_shapes(nodes, LARGEST_SHAPE, asks)
-        return frozenset(node for node in found if not asks(node))
+        found = on_shapes(nodes, LARGEST_SHAPE, starts_on_host)
+        return frozenset(node for node in found if not starts_on_host(node))
 
     def _on_host(self, node: ir.Node) -> Step:
         """Return the step of a node that computes with shapes."""

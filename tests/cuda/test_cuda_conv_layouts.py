@@ -204,14 +204,15 @@ def test_what_lies_some_way_goes_on_so() -> None:
 
 def test_how_images_lie() -> None:
     x = strict.wrap(draw(0, 2, 3, 4, 5))
-    turned = layouts.laid(strict.xp, x, at_end=True)
-    assert layouts.lies(x) is False
-    assert layouts.lies(turned) is True
-    assert layouts.laid(strict.xp, turned, at_end=True) is turned
+    turned = layouts.with_channels(strict.xp, x, at_end=True)
+    assert layouts.has_channels_last(x) is False
+    assert layouts.has_channels_last(turned) is True
+    assert layouts.with_channels(strict.xp, turned, at_end=True) is turned
     np.testing.assert_array_equal(turned.held, x.held)
     assert lies_last(turned.strides, 4)
-    assert layouts.lies(x[:, :, ::2]) is None
-    assert layouts.lies(x[:, :1]) is None
+    assert layouts.has_channels_last(x[:, :, ::2]) is None
+    assert layouts.has_channels_last(x[:, :1]) is None
     line = strict.wrap(draw(0, 1, 6, 1))
     assert layouts.is_last(line), "of one pixel it is the same"
-    assert layouts.lies(layouts.empty(strict.xp, (2, 3, 4), np.float32, at_end=True)) is True
+    made = layouts.empty(strict.xp, (2, 3, 4), np.float32, at_end=True)
+    assert layouts.has_channels_last(made) is True

@@ -162,13 +162,13 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
         densify(proto, inside, reader)
         maps = take_map_types(inside)
         model = read_quietly(ir.serde.deserialize_model, proto)
-        _say_inputs_again(model.graph, proto.graph, inner=len(inside) > 1)
+        _restore_input_types(model.graph, proto.graph, inner=len(inside) > 1)
     except TenonnxError:
         raise
     except Exception as error:  # what onnx_ir raises depends on what is malformed
-        from tenonnx.process.exceptions import shown  # for mistakes only
+        from tenonnx.process.exceptions import message_of  # for mistakes only
 
-        why = shown(_root_cause(error)) or "a field of it says what it cannot mean"
+        why = message_of(_root_cause(error)) or "a field of it says what it cannot mean"
         raise MalformedGraph(f"the model is not well-formed: {why}") from error
     _convert(model, reader)
     note_map_types(model, maps)
@@ -189,7 +189,7 @@ def _refuse_incomplete(proto: onnx.ModelProto) -> None:
             raise MalformedGraph(f"the name {name!r} is not UTF-8, as all names are")
 
 
-def _say_inputs_again(graph: ir.Graph, proto: onnx.GraphProto, *, inner: bool) -> None:
+def _restore_input_types(graph: ir.Graph, proto: onnx.GraphProto, *, inner: bool) -> None:
     """Give inputs that are outputs, too, the types that they have as inputs.
 
     Args:
@@ -204,7 +204,7 @@ def _say_inputs_again(graph: ir.Graph, proto: onnx.GraphProto, *, inner: bool) -
         for attribute in written.attribute:
             if attribute.type == onnx.AttributeProto.GRAPH and not attribute.ref_attr_name:
                 body = node.attributes[attribute.name].as_graph()
-                _say_inputs_again(body, attribute.g, inner=inner)
+                _restore_input_types(body, attribute.g, inner=inner)
 
 
 def _convert(model: ir.Model, reader: TensorReader) -> None:

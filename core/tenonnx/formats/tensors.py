@@ -131,9 +131,9 @@ class TensorReader:
         except (NoSuchFile, InvalidGraph):
             raise
         except (ValueError, TypeError, AssertionError, OverflowError) as error:
-            from tenonnx.process.exceptions import shown  # for mistakes only
+            from tenonnx.process.exceptions import message_of  # for mistakes only
 
-            why = shown(error) or "its fields contradict each other"
+            why = message_of(error) or "its fields contradict each other"
             raise InvalidGraph(f"tensor {name!r} is not well-formed: {why}") from error
 
     def _external(self, tensor: ir.ExternalTensor, name: str) -> Weight:

@@ -15,7 +15,7 @@ class Inliner(InlinePass):
     """The pass, with names that need not be looked for, and told of the functions at once."""
 
     def __init__(self) -> None:
-        super().__init__(_apart())
+        super().__init__(_one_call_at_a_time())
 
     def _reset(self, model: ir.Model) -> None:
         # The pass looks for a short name of each function among those of all others.
@@ -27,7 +27,7 @@ class Inliner(InlinePass):
         self._opset_imports = model.opset_imports
 
 
-def _apart() -> Callable[[ir.Function], bool]:
+def _one_call_at_a_time() -> Callable[[ir.Function], bool]:
     """Return the pass's question whether to inline a call, which is asked for one at a time.
 
     The answer is yes, and what the body names has names of its own by then. The pass makes them,

@@ -319,7 +319,7 @@ class _Check:
 
     def _fits(self, sizes: Sequence[Expression], shape: Shape | None) -> bool | None:
         """Return whether a shape is as declared; ``None`` if a size is not known."""
-        row = [self._wanted(each) for each in sizes]
+        row = [self._expected_sizes(each) for each in sizes]
         if shape is None or None in row:
             return None
         pairs = _aligned([size for some in row for size in some or ()], shape)
@@ -340,7 +340,7 @@ class _Check:
                 decided = None
         return decided
 
-    def _wanted(self, size: Expression) -> Sequence[Any] | None:
+    def _expected_sizes(self, size: Expression) -> Sequence[Any] | None:
         """Return the sizes that an expression stands for; ``None`` if their number is unknown."""
         if size.text.startswith("*"):
             several = size.value(self._known)
@@ -350,7 +350,7 @@ class _Check:
         return [ANY if is_any and value is None else value]
 
     def _said_of(self, operand: Operand) -> str:
-        shape = _said(self._shapes[operand.name] or ())
+        shape = _shape_text(self._shapes[operand.name] or ())
         alternatives = " or ".join(f"[{' '.join(e.text for e in s)}]" for s in operand.shapes)
         label = self._label(operand.name)
         among = self._among(operand.names, operand.name)
@@ -365,7 +365,7 @@ class _Check:
         others = (o.name for o in self._operands if names & o.names and o.name not in (*names, but))
         source = next((name for name in others if self._shapes[name] is not None), "")
         found = [
-            f"{name} = {_said(value) if isinstance(value, tuple) else value}"
+            f"{name} = {_shape_text(value) if isinstance(value, tuple) else value}"
             for name in (*sorted(names - {but} - EXPRESSION_NAMES.keys()), source)
             if (value := self._known.get(name)) is not None and value is not UNKNOWN_SIZE
         ]
@@ -379,7 +379,7 @@ def _opened(shape: Shape) -> tuple[Any, ...]:
     )
 
 
-def _said(shape: Sequence[Any]) -> str:
+def _shape_text(shape: Sequence[Any]) -> str:
     sizes = ("?" if size is UNKNOWN_SIZE or size is None else str(size) for size in shape)
     return f"[{', '.join(sizes)}]"
 

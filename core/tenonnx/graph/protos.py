@@ -114,11 +114,11 @@ def read_quietly(read: Callable[[P], R], proto: P) -> R:
         _reading.now = False
 
 
-def _is_wanted(record: logging.LogRecord) -> bool:
+def _is_logged(record: logging.LogRecord) -> bool:
     return record.levelno >= logging.WARNING or not getattr(_reading, "now", False)
 
 
 _reading = threading.local()
 # Of a malformed graph the exception says all; without a handler it would be said twice.
 logging.getLogger("onnx_ir").addHandler(logging.NullHandler())
-logging.getLogger("onnx_ir.serde").addFilter(_is_wanted)
+logging.getLogger("onnx_ir.serde").addFilter(_is_logged)

@@ -184,7 +184,7 @@ def _gathered(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
     return (*data[:axis], *places, *data[axis + 1 :])
 
 
-def _told(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
+def _sizes_from_operand(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
     """Return the sizes that a node's second input says."""
     told = integers_of(operand(node, 1))
     if told is not None:
@@ -199,7 +199,7 @@ def _reshaped(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
         return (None,) * len(said)
     told, x = integers_of(operand(node, 1)), given[0]
     if told is None or _is_open(x):
-        return _told(node, given)
+        return _sizes_from_operand(node, given)
     zero_copies = not attribute(node, "allowzero", 0)
     copied = [*x, *[None] * len(told)]
     made = [
@@ -215,7 +215,7 @@ def _reshaped(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
 
 
 def _expanded(node: ir.Node, given: Sequence[Sizes]) -> Sizes:
-    return broadcast([given[0], _told(node, given)])
+    return broadcast([given[0], _sizes_from_operand(node, given)])
 
 
 def _axes(node: ir.Node) -> tuple[int, ...] | None:

@@ -259,7 +259,7 @@ class IOBinding:
         if repeated is None or repeated.plan is not plan:
             return False
         self._repeated, self._changed = None, {}  # it is gone if this fails
-        if (outputs := repeated.again(changed)) is None:
+        if (outputs := repeated.run_with(changed)) is None:
             return False
         self.take(outputs)
         self._repeated = repeated

@@ -49,7 +49,7 @@ class RepeatedRun:
         """Return the outputs, those with buffers in theirs."""
         return self.plan.run_chosen(self._inputs, self._given, self._buffers)
 
-    def again(self, others: Mapping[str, Any]) -> list[Any] | None:
+    def run_with(self, others: Mapping[str, Any]) -> list[Any] | None:
         """Return the outputs with other inputs; ``None`` if more has changed than those.
 
         Raises:

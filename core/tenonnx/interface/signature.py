@@ -182,9 +182,9 @@ class InputCheck:
         try:
             return np.asarray(given, dtype)
         except (TypeError, ValueError, OverflowError) as error:
-            from tenonnx.process.exceptions import shown  # for mistakes only
+            from tenonnx.process.exceptions import message_of  # for mistakes only
 
-            why = shown(error) or "its elements do not fit"
+            why = message_of(error) or "its elements do not fit"
             raise self._wrong(f"{what} that is no such array ({why})") from error
 
     def _convert(self, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:

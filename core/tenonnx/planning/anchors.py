@@ -154,11 +154,11 @@ def follow(anchor: ir.Node, scope: S, *parts: Part, about: Any = None) -> Walk[S
             parts, walk.is_whole = parts[: place + 1], False
             break
     if scope.misses is not None:
-        _tell(walk, parts[first:], scope.misses)
+        _note_near_miss(walk, parts[first:], scope.misses)
     return walk
 
 
-def _tell(walk: Walk[Any], missed: Sequence[Part], misses: NearMisses) -> None:
+def _note_near_miss(walk: Walk[Any], missed: Sequence[Part], misses: NearMisses) -> None:
     """Note why a walk ends where it does, if a node behind its end is nearly a part."""
     if not walk.is_whole and len(walk.nodes) == 1:
         missed = missed[-1:]

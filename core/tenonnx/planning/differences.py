@@ -199,12 +199,13 @@ def _difference(kind: Kind, leaves: Sequence[tuple[str, NDArray, NDArray]]) -> D
     a = np.concatenate([mine.ravel() for _, mine, _ in leaves])
     b = np.concatenate([other.ravel() for _, _, other in leaves])
     if a.dtype.kind in "biu":
-        return _apart(kind, a.astype(object), b.astype(object))  # exact for integers of any size
+        # As Python's integers: a difference of two uint64 may fit neither type.
+        return _difference_of_numbers(kind, a.astype(object), b.astype(object))
     wide = np.complex128 if a.dtype.kind == "c" else np.float64
-    return _apart(kind, a.astype(wide), b.astype(wide))
+    return _difference_of_numbers(kind, a.astype(wide), b.astype(wide))
 
 
-def _apart(kind: Kind, a: NDArray, b: NDArray) -> Difference:
+def _difference_of_numbers(kind: Kind, a: NDArray, b: NDArray) -> Difference:
     """Return the difference of numbers; NaN and a number differ by infinity."""
     *_, tolerance = kind
     with np.errstate(invalid="ignore", over="ignore"):

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
 
-def asks(node: ir.Node) -> bool:
+def reads_shape_alone(node: ir.Node) -> bool:
     """Return whether a node's result is of its input's shape alone, which is not known before."""
     if node.domain or node.op_type not in ("Shape", "Size"):
         return False
@@ -25,19 +25,19 @@ def asks(node: ir.Node) -> bool:
 
 
 def on_shapes(
-    nodes: Iterable[ir.Node], largest: int, asks: Callable[[ir.Node], bool] = asks
+    nodes: Iterable[ir.Node], largest: int, starts: Callable[[ir.Node], bool] = reads_shape_alone
 ) -> list[ir.Node]:
     """Return the nodes that read shapes, and the nodes that compute with their results alone.
 
     Args:
         nodes: In an order in which they can run.
         largest: Elements of a constant that takes part.
-        asks: Says which nodes' results are known from shapes.
+        starts: Returns which nodes' results are known from shapes.
     """
     known: set[ir.Value] = set()
     found = []
     for node in nodes:
-        if asks(node) or _computes(node, known, largest):
+        if starts(node) or _computes(node, known, largest):
             known.update(node.outputs)
             found.append(node)
     return found

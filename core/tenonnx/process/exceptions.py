@@ -33,10 +33,10 @@ def said_by_operator(error: Exception) -> str | None:
     if foreign and of_arrays and about_arrays and not isinstance(error, TenonnxError):
         number = NUMBER.match(str(error))
         return f"{number[1]:.80} is no integer" if number else None
-    return shown(error)
+    return message_of(error)
 
 
-def shown(error: BaseException) -> str | None:
+def message_of(error: BaseException) -> str | None:
     """Return an exception's text; ``None`` if it is Python's own and says nothing of a model."""
     said = str(error)
     if type(error).__module__ != "builtins":

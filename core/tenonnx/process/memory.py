@@ -55,7 +55,7 @@ def for_loading() -> Iterator[None]:
         keep_room()
         yield
     except Exception as error:
-        if isinstance(error, OutOfMemory) or not _is_for_want(error):
+        if isinstance(error, OutOfMemory) or not _lacks_memory(error):
             raise
         raise OutOfMemory(
             f"loading the model needs more memory than there is: {error!r}",
@@ -63,7 +63,7 @@ def for_loading() -> Iterator[None]:
         ) from error
 
 
-def _is_for_want(error: BaseException) -> bool:
+def _lacks_memory(error: BaseException) -> bool:
     link: BaseException | None = error
     while link is not None:
         if isinstance(link, MemoryError) or getattr(link, "errno", None) == errno.ENOMEM:

@@ -154,8 +154,8 @@ def test_rows_without_the_operands_of_products_are_run_apart(
     for kind in KINDS:
         model, adapters = adapted[kind]
         some = [adapters.used_by(model, model, name) for name in "01"]
-        assert model.adapter_inputs.together(some) is (kind != "other")
-        assert model.adapter_inputs.together(some[:1])
+        assert model.adapter_inputs.share_a_run(some) is (kind != "other")
+        assert model.adapter_inputs.share_a_run(some[:1])
         for adapter in some:
             adapter.users.clear()
 

@@ -174,7 +174,7 @@ def test_scores_are_held_to_the_tokens_that_are_allowed(
     np.testing.assert_array_equal([token in allowed for token in range(len(bits))], bits)
     scores = np.random.default_rng(0).standard_normal(size, np.float32)
     held = np.where(bits, scores, -np.inf)
-    np.testing.assert_array_equal(allowed.held(scores), held)
+    np.testing.assert_array_equal(allowed.masked(scores), held)
     assert allowed.best(scores) == (held.argmax(), held.max())
     assert guide.allowed() is allowed, "a set of tokens is made once"
 

@@ -148,7 +148,7 @@ class Drawing:
         kind = CUDNN_TYPES[what.dtype]
         arrays = ((Q, what.q), (K, _turned(what.k)), (V, what.v), (Y, what.y))
         q, k, v, y = (operations.array(name, where, kind) for name, where in arrays)
-        scores = operations.inside(Tensor.laid((*what.q.shape[:3], what.k.shape[2])))
+        scores = operations.inside(Tensor.without_gaps((*what.q.shape[:3], what.k.shape[2])))
         operations.matmul(q, k, scores, lengths=self._lengths(M=QUERIES, N=KEYS))
         scores = operations.pointwise(MULTIPLY, scores, self._number(SCALE, what.scale))
         if what.softcap:
@@ -172,7 +172,7 @@ class Drawing:
     def _masked(self, scores: Value) -> Value:
         """Hide keys that are none of a sequence's, or too far to the right, or to the left."""
         what = self._what
-        masks = ((what.lengths, self._there), (what.right >= 0, self._not_after),
+        masks = ((what.lengths, self._is_inside), (what.right >= 0, self._not_after),
                  (what.left >= 0, self._not_before))  # fmt: skip
         for wanted, seen in masks:
             if wanted:
@@ -183,7 +183,7 @@ class Drawing:
     def _hidden(self) -> Value:
         return self._number(HIDDEN, -math.inf)
 
-    def _there(self, scores: Value) -> Value:
+    def _is_inside(self, scores: Value) -> Value:
         rows = self._compared(LESS, self._index(scores, ROW), self._count(QUERIES))
         columns = self._compared(LESS, self._index(scores, COLUMN), self._count(KEYS))
         return self._compared(AND, rows, columns)

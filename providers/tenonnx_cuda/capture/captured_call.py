@@ -31,7 +31,7 @@ class Result:
     view: View | None
     axis: int | None = None
 
-    def again(self, sources: Sequence[Array], more: int, part: Callable[..., Array]) -> Array:
+    def lengthened(self, sources: Sequence[Array], more: int, part: Callable[..., Array]) -> Array:
         """Return it, by so many steps longer."""
         source, view, axis = sources[self.source], self.view, self.axis
         if view is None:
@@ -92,7 +92,7 @@ class CapturedCall:
             for i, axis, steps in self.claims
         )
 
-    def again(
+    def replay(
         self,
         inputs: Sequence[Any],
         more: int,
@@ -115,7 +115,7 @@ class CapturedCall:
         for function, places in self.starts:
             function(*[at[source] + rest for source, rest in places])
         sources += self.held
-        found = [None if r is None else r.again(sources, more, part) for r in self.results]
+        found = [None if r is None else r.lengthened(sources, more, part) for r in self.results]
         return tuple(found) if self.multiple else found[0]
 
 

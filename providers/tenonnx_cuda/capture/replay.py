@@ -69,10 +69,10 @@ class Look(NamedTuple):
     key: Any = None
     captured: CapturedCall | None = None
 
-    def again(self, empty: Callable[..., Array], part: Callable[..., Array]) -> Any:
+    def replay(self, empty: Callable[..., Array], part: Callable[..., Array]) -> Any:
         """Do what was traced."""
         assert self.captured is not None, "something was traced"
-        return self.captured.again(
+        return self.captured.replay(
             self.arrays, self.growth.length - self.captured.length, empty, part
         )
 
@@ -107,7 +107,7 @@ class Replayed:
         look = self._look(inputs, buffers)
         if look.captured is not None:
             with self._lock:
-                return look.again(self._platform.xp.empty, self._platform.part)
+                return look.replay(self._platform.xp.empty, self._platform.part)
         return self._done(look, inputs, buffers)
 
     def on(self, stream: Stream) -> Callable[..., Any]:
@@ -125,10 +125,10 @@ class Replayed:
         look = self._look(inputs, buffers)
         if (captured := look.captured) is not None:
             if not (captured.made or captured.starts):
-                return look.again(stream.empty, self._platform.part)
+                return look.replay(stream.empty, self._platform.part)
             try:
                 with self._lock, ordered:
-                    return look.again(stream.empty, self._platform.part)
+                    return look.replay(stream.empty, self._platform.part)
             except MemoryError:
                 look = look._replace(key=None)  # which the stream makes room for, or explains
         with stream.active():

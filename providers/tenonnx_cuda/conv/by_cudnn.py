@@ -32,11 +32,12 @@ def by_cudnn(task: ConvTask) -> Array | None:
         return None
     able = on_tensor_cores(target, task.x.dtype)
     x = task.x
-    if layouts.lies(x) is None or not (able or x.flags.c_contiguous):
-        x = layouts.laid(target.xp, x, at_end=able)
-    w = task.w if layouts.lies(task.w) is not None else target.xp.ascontiguousarray(task.w)
+    if layouts.has_channels_last(x) is None or not (able or x.flags.c_contiguous):
+        x = layouts.with_channels(target.xp, x, at_end=able)
+    has_gaps = layouts.has_channels_last(task.w) is None
+    w = target.xp.ascontiguousarray(task.w) if has_gaps else task.w
     last = able and task.free
-    z = None if task.z is None else layouts.laid(target.xp, task.z, at_end=last)
+    z = None if task.z is None else layouts.with_channels(target.xp, task.z, at_end=last)
     b = None if b is None else target.xp.ascontiguousarray(b)
     x, w = map(even, (x, w))
     b, z = (None if a is None else even(a) for a in (b, z))
@@ -73,7 +74,7 @@ def described(task: ConvTask, x: Array, w: Array, z: Array | None, *, last: bool
         x.dtype,
         Tensor.of(x),
         Tensor.of(w),
-        Tensor.laid(task.shape, last=last),
+        Tensor.without_gaps(task.shape, last=last),
         windows.strides,
         windows.dilations,
         windows.begins,

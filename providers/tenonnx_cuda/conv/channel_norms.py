@@ -38,8 +38,8 @@ def _by_channel(
     element = same_element(x, *parameters)
     if element is None or x.ndim < 2 or not x.size or len(parameters) != 4:
         return plain(x, *parameters)  # type: ignore[no-any-return]  # a kernel of the library
-    last = free and x.ndim > 2 and layouts.lies(x) is True
-    x = layouts.laid(target.xp, x, at_end=last)
+    last = free and x.ndim > 2 and layouts.has_channels_last(x) is True
+    x = layouts.with_channels(target.xp, x, at_end=last)
     y = layouts.empty(target.xp, x.shape, x.dtype, at_end=last)
     given = map(target.xp.ascontiguousarray, parameters)
     numbers = (np.int64(x.size), np.int32(x.shape[1]), np.int32(math.prod(x.shape[2:])))
@@ -105,8 +105,8 @@ class GroupNorm:
         fits = size * places <= MAX_GROUP_ELEMENTS and x.shape[0] <= LARGEST_GRID
         if not fits or not scale.size == bias.size == channels // shared:
             return None
-        last = self.free and layouts.lies(x) is True
-        x = layouts.laid(self.target.xp, x, at_end=last)
+        last = self.free and layouts.has_channels_last(x) is True
+        x = layouts.with_channels(self.target.xp, x, at_end=last)
         y = layouts.empty(self.target.xp, x.shape, x.dtype, at_end=last)
         given = map(self.target.xp.ascontiguousarray, (scale, bias))
         numbers = (*map(np.int32, (size, shared, places)), self.epsilon)

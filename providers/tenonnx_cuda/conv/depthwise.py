@@ -29,10 +29,10 @@ def depthwise(task: ConvTask) -> Array | None:
     small = math.prod(task.windows.kernel) <= LARGEST_WINDOW and max(shape[:2]) <= LARGEST_GRID
     if task.transposed or not alone or not small or x.ndim == 5:
         return None
-    last = task.free and layouts.lies(x) is True
+    last = task.free and layouts.has_channels_last(x) is True
     y = layouts.empty(xp, shape, x.dtype, at_end=last)
-    x = layouts.laid(xp, x, at_end=last)
-    z = None if z is None else layouts.laid(xp, z, at_end=last)
+    x = layouts.with_channels(xp, x, at_end=last)
+    z = None if z is None else layouts.with_channels(xp, z, at_end=last)
     w, b = (None if a is None else xp.ascontiguousarray(a) for a in (w, b))
     times, maps = shape[1] // x.shape[1], shape[1]
     even = (

@@ -38,14 +38,14 @@ def first(x: Array) -> Array:
     return x.transpose(0, x.ndim - 1, *range(1, x.ndim - 1))
 
 
-def laid(xp: Any, x: Array, *, at_end: bool) -> Array:
+def with_channels(xp: Any, x: Array, *, at_end: bool) -> Array:
     """Return an array with its channels last, or where they are; itself if it has them there."""
     if not at_end:
         return xp.ascontiguousarray(x)
     return x if is_last(x) else first(xp.ascontiguousarray(last(x)))
 
 
-def lies(x: Array) -> bool | None:
+def has_channels_last(x: Array) -> bool | None:
     """Return whether channels are last (``True``) or where they are; ``None`` if there are gaps."""
     if x.flags.c_contiguous:
         return False
@@ -58,7 +58,7 @@ def turned(arrays: Sequence[Array]) -> list[Array] | None:
     ``None`` where channels are last in none of them, or that would align other axes.
     """
     rank = max(x.ndim for x in arrays)
-    if rank < 3 or not any(x.ndim == rank and lies(x) for x in arrays):
+    if rank < 3 or not any(x.ndim == rank and has_channels_last(x) for x in arrays):
         return None
     if any(x.ndim < rank and x.size > 1 for x in arrays):
         return None

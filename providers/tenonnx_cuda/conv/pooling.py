@@ -58,8 +58,8 @@ def _pooled(
     shape = (*X.shape[:2], *windows.output)
     if not X.size or not math.prod(shape):
         return plain(X)
-    last = free and layouts.lies(X) is True
-    x = layouts.laid(target.xp, X, at_end=last)
+    last = free and layouts.has_channels_last(X) is True
+    x = layouts.with_channels(target.xp, X, at_end=last)
     y = layouts.empty(target.xp, shape, X.dtype, at_end=last)
     height, width, *numbers = numbers_of(windows)
     edges = windows.begins, windows.ends
@@ -85,8 +85,8 @@ def _pooled_whole(target: Target, plain: Call, maximum: int, X: Array) -> Array:
     if element is None or X.ndim < 3 or not X.size:
         return plain(X)
     batch, channels = X.shape[:2]
-    last = layouts.lies(X) is True and batch <= LARGEST_GRID
-    x = layouts.laid(target.xp, X, at_end=last)
+    last = layouts.has_channels_last(X) is True and batch <= LARGEST_GRID
+    x = layouts.with_channels(target.xp, X, at_end=last)
     y = target.xp.empty((batch, channels, *(1,) * (X.ndim - 2)), X.dtype)
     grid = (-(-channels // BLOCK_CHANNELS), batch) if last else (-(-batch * channels // CHANNELS),)
     launch = target.kernel("conv/pool", "pool_whole", T=element, LAST=int(last), MAXIMUM=maximum)

@@ -90,8 +90,8 @@ class Resizing:
             return self.plain(X, roi, scales, sizes)
         hold(*made.arrays)
         xp = self.target.xp
-        last = self.free and X.ndim == 4 and layouts.lies(X) is True
-        x = layouts.laid(xp, X, at_end=last)
+        last = self.free and X.ndim == 4 and layouts.has_channels_last(X) is True
+        x = layouts.with_channels(xp, X, at_end=last)
         y = layouts.empty(xp, (*X.shape[:-2], *made.output), X.dtype, at_end=last)
         sizes_ = (X.shape[1], *X.shape[-2:], *made.output, *made.taps)
         launch = self.target.kernel("conv/resize", "resize", T=element, LAST=int(last))

@@ -53,7 +53,7 @@ class Tensor(NamedTuple):
         return cls(tuple(array.shape), tuple(stride // width for stride in array.strides))
 
     @classmethod
-    def laid(cls, shape: tuple[int, ...], *, last: bool = False) -> Tensor:
+    def without_gaps(cls, shape: tuple[int, ...], *, last: bool = False) -> Tensor:
         """Describe an array without gaps whose second axis is last, or where it is."""
         order = (0, *range(2, len(shape)), 1) if last else range(len(shape))
         strides, step = [0] * len(shape), 1
@@ -158,7 +158,7 @@ class Operations:
 
     def reduce(self, operator: int, x: Value, *, to: Value | None = None) -> Value:
         """Reduce the last axis, in float32; ``to`` is where the result is written."""
-        result = self.inside(Tensor.laid((*x.where.shape[:-1], 1))) if to is None else to
+        result = self.inside(Tensor.without_gaps((*x.where.shape[:-1], 1))) if to is None else to
         described = self._backend.make("REDUCTION", OPERATOR=operator, COMP_TYPE=FLOAT)
         self.add("REDUCTION", DESC=described, XDESC=x.descriptor, YDESC=result.descriptor)
         return result

@@ -200,7 +200,7 @@ class Cudnn:
         """
         workspace = xp.empty((plan.workspace,), np.uint8) if plan.workspace else None
         try:
-            run = functools.partial(self._again, plan)
+            run = functools.partial(self._start_plan, plan)
             start(run, *(arrays[name] for name in plan.names), workspace)
         except CuDNNError as why:
             with self._lock:
@@ -209,7 +209,7 @@ class Cudnn:
             return False
         return True
 
-    def _again(self, plan: CudnnPlan, *addresses: int) -> None:
+    def _start_plan(self, plan: CudnnPlan, *addresses: int) -> None:
         """Start a plan on the addresses of its arrays, and of its working memory."""
         with self._lock:
             self._start(plan, addresses)
@@ -223,14 +223,14 @@ class Cudnn:
             found = list(itertools.islice(self._candidates(what, form), few))
             if few == 1 and found:
                 return found[0]
-            times = [self._took(plan, addresses) for plan in found]
+            times = [self._seconds_of(plan, addresses) for plan in found]
             if times and min(times) < math.inf:
                 return found[times.index(min(times))]
         self._refused.add(what.family)
         log.warning("cuDNN has no way for %s: a kernel of this provider's does it", what)
         return None
 
-    def _took(self, plan: CudnnPlan, addresses: dict[int, int]) -> float:
+    def _seconds_of(self, plan: CudnnPlan, addresses: dict[int, int]) -> float:
         """Return how long a plan takes; for ever if it fails, as for want of memory."""
         cuda, names = self._cupy.cuda, plan.names
         try:

@@ -26,7 +26,7 @@ def concat(site: Site, plain: Call) -> Call | None:
 
 def _by_channel(target: Target, plain: Call, axis: int, *given: Array) -> Array:
     rank = given[0].ndim
-    if rank < 3 or axis % rank != 1 or not all(layouts.lies(x) for x in given):
+    if rank < 3 or axis % rank != 1 or not all(layouts.has_channels_last(x) for x in given):
         return plain(*given)
     return layouts.first(target.xp.concatenate([layouts.last(x) for x in given], axis=-1))
 

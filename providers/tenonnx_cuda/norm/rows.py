@@ -32,7 +32,7 @@ def width(length: int, *arrays: Array) -> int:
     return wide if length % wide == 0 and is_aligned(*arrays) else 1
 
 
-def held(
+def kernel_variant(
     length: int, *arrays: Array | None, shares: Sequence[tuple[int, int]]
 ) -> tuple[str, tuple[int], dict[str, int]]:
     """Return the end of a kernel's name, its threads, and what it is compiled for.
@@ -72,7 +72,7 @@ def _softmax(
         return plain(x)
     x = target.xp.ascontiguousarray(x)
     y = target.xp.empty(x.shape, x.dtype)
-    form, threads, macros = held(length, x, y, shares=SOFTMAX)
+    form, threads, macros = kernel_variant(length, x, y, shares=SOFTMAX)
     launch = target.kernel("norm/softmax", f"softmax{form}", T=element, **macros)
     launch((x.size // length,), threads, (x, y, np.int32(length), is_log))
     return y
@@ -120,7 +120,7 @@ def normalized(
     summed = xp.empty(x.shape, x.dtype) if total else None
     shape = (*x.shape[:axis], *[1] * (x.ndim - axis))
     mean, deviation = (xp.empty(shape, np.float32) if statistics else None for _ in range(2))
-    form, threads, macros = held(length, *given, y, summed, shares=NORM)
+    form, threads, macros = kernel_variant(length, *given, y, summed, shares=NORM)
     outs = [pointer(a) for a in (y, summed, mean, deviation)]
     numbers = (np.int32(length), np.float32(epsilon), np.int32(rms))
     launch = target.kernel("norm/norm", f"normalize{form}", T=element, **macros)

@@ -61,7 +61,7 @@ class AdapterInputs:
         sizes = [size if isinstance(size, int) else 0 for size in self.shapes[name]]
         return np.zeros(sizes, float_type(self.types[name]))
 
-    def together(self, adapters: Iterable[Adapter | None]) -> bool:
+    def share_a_run(self, adapters: Iterable[Adapter | None]) -> bool:
         """Return whether rows with these adapters can be in one run."""
         different = set(adapters)
         given = {name for each in different if each is not None for name in each.parameters}

@@ -159,7 +159,7 @@ class DraftedGenerator(Generator):
 
     def _end_round(self, ended: Round, sequence: NDArray) -> None:
         """Have the caches forget what was drafted and did not come."""
-        self._width.tell(len(ended.proposal.tokens), ended.accepted)
+        self._width.record(len(ended.proposal.tokens), ended.accepted)
         kept = min(self._decoder.lengths[0], ended.common(sequence), max(len(sequence) - 1, 0))
         self._decoder.lengths[0], self._round = kept, None
 

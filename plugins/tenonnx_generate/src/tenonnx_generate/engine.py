@@ -201,9 +201,9 @@ class Engine:
         else:
             self._active.remove(turn)
             self._slots.leave(turn.slot, turn.request.tokens[: self._decoder.lengths[turn.slot]])
-        self._tell(turn, event)
+        self._post(turn, event)
 
-    def _tell(self, turn: Turn, event: EngineEvent) -> None:
+    def _post(self, turn: Turn, event: EngineEvent) -> None:
         (self._events if turn.mail is None else turn.mail).append(event)
 
     def _step(self) -> None:
@@ -270,7 +270,7 @@ class Engine:
 
     def _run_rows(self, turns: list[Turn]) -> None:
         """Run a token of each of some turns, all in one run if their adapters can be in one."""
-        if self.model.adapter_inputs.together(turn.request.adapter for turn in turns):
+        if self.model.adapter_inputs.share_a_run(turn.request.adapter for turn in turns):
             self._run_together(turns)
             return
         for number in sorted(set(map(_number, turns))):
@@ -322,7 +322,7 @@ class Engine:
                 if event.finish_reason:
                     self.finish(turn, event)
                 else:
-                    self._tell(turn, event)
+                    self._post(turn, event)
         except Exception as error:
             self._fail(turn, error)
 

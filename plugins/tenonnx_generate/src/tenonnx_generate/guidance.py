@@ -124,7 +124,7 @@ class Allowed:
     def __contains__(self, token: int) -> bool:
         return bool((self._which == token).any() if self._few else self._which[token])
 
-    def held(self, scores: NDArray) -> NDArray:
+    def masked(self, scores: NDArray) -> NDArray:
         """Return scores [vocabulary], those of other tokens being ``NEVER``."""
         if not self._few:
             return np.where(self._which, scores, NEVER)
@@ -135,7 +135,7 @@ class Allowed:
     def best(self, scores: NDArray) -> tuple[int, np.floating[Any]]:
         """Return the likeliest with its score, which is ``NEVER`` if there is none."""
         if not self._few:
-            held = self.held(scores)
+            held = self.masked(scores)
             token = held.argmax()
             return int(token), held[token]
         if not self._tokens:

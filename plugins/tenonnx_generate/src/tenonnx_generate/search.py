@@ -119,7 +119,7 @@ class Search:
     def scores(self, logits: NDArray, sequence: NDArray) -> NDArray:
         """Return logits after penalties, and without tokens that may not come."""
         scores = self.adjusted(logits, sequence)
-        return scores if self.guide is None else self.guide.allowed().held(scores)
+        return scores if self.guide is None else self.guide.allowed().masked(scores)
 
     def adjusted(self, logits: NDArray, sequence: NDArray) -> NDArray:
         """Return logits after penalties, and without tokens that may not come yet."""

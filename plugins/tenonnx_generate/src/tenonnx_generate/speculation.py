@@ -33,7 +33,7 @@ class Width:
         self._cools, self._cold = options["cooldown"], 0
         self.value = self._least or options["max_draft_tokens"]
 
-    def tell(self, drafted: int, accepted: int) -> None:
+    def record(self, drafted: int, accepted: int) -> None:
         """Take what came of a round."""
         if self._least and accepted == drafted:
             self.value = min(self.value + 1, MOST_DRAFTED)

@@ -28,7 +28,7 @@ async def answers(session: InferenceSession, requests: Sequence[Feeds]) -> Joine
     found: dict[int, Answer | Exception] = {}
     for places in alike.values():
         group = [requests[i] for i in places]
-        parts = await _together(session, group) if len(group) > 1 else None
+        parts = await _run_joined(session, group) if len(group) > 1 else None
         parts = parts or [await _alone(session, feeds) for feeds in group]
         found |= zip(places, parts, strict=True)
     return [found[i] for i in range(len(requests))]
@@ -57,7 +57,7 @@ async def _alone(session: InferenceSession, feeds: Feeds) -> Answer | Exception:
         return error
 
 
-async def _together(session: InferenceSession, group: Sequence[Feeds]) -> Joined | None:
+async def _run_joined(session: InferenceSession, group: Sequence[Feeds]) -> Joined | None:
     """Return each request's outputs; ``None`` if they cannot be split."""
     sizes = [len(next(iter(feeds.values()))) for feeds in group]
     try:

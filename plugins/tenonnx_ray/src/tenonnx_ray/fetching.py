@@ -45,7 +45,7 @@ def fetched(address: str, folder: str | os.PathLike[str] | None = None) -> Path:
         InvalidArgument: There are several models, or the address has an unknown scheme.
         Fail: The disk is full, files changed during the fetch, or a server does not answer.
     """
-    files, base, infos = _listed(address)
+    files, base, infos = _files_of(address)
     names = [_name(info.path, base) for info in infos]
     model = _model(address, names)
     version = hashlib.sha256((without_query(address) if is_web(address) else address).encode())
@@ -65,7 +65,7 @@ def _default_folder() -> Path:
     return Path(cache) / "models"
 
 
-def _listed(address: str) -> tuple[Any, str, list[Any]]:
+def _files_of(address: str) -> tuple[Any, str, list[Any]]:
     """Return the file system of an address, the folder in it, and the files to fetch, in order."""
     if is_web(address):
         site = Site(address)

@@ -55,11 +55,11 @@ class OnnxModel(Model):
 
     def get_input_types(self) -> list[dict[str, Any]]:
         """Return the model's inputs, for clients."""
-        return list(map(_told, self._inputs.values()))
+        return list(map(_metadata, self._inputs.values()))
 
     def get_output_types(self) -> list[dict[str, Any]]:
         """Return the model's outputs, for clients."""
-        return list(map(_told, self._outputs.values()))
+        return list(map(_metadata, self._outputs.values()))
 
     async def predict(self, payload: Any, *_: Any) -> Any:
         """Answer a request of either protocol, in a thread; cancelling it cancels the run.
@@ -110,7 +110,7 @@ class OnnxModel(Model):
         )
 
 
-def _told(spec: TensorSpec) -> dict[str, Any]:
+def _metadata(spec: TensorSpec) -> dict[str, Any]:
     return {"name": spec.name, "datatype": spec.datatype, "shape": list(spec.shape)}
 
 

@@ -37,8 +37,8 @@ class OnnxModel(Model):
         self._session = InferenceSession(path, options, providers=extra.get("providers"))
         self._specs = described(self._session.get_inputs())
         self._makes = described(self._session.get_outputs())
-        self.inputs = list(map(_told, self._specs.values()))
-        self.outputs = list(map(_told, self._makes.values()))
+        self.inputs = list(map(_metadata, self._specs.values()))
+        self.outputs = list(map(_metadata, self._makes.values()))
         return True
 
     async def predict(self, payload: Any) -> Any:
@@ -68,7 +68,7 @@ class OnnxModel(Model):
         return True
 
 
-def _told(spec: TensorSpec) -> Any:
+def _metadata(spec: TensorSpec) -> Any:
     return types.MetadataTensor(name=spec.name, datatype=spec.datatype, shape=list(spec.shape))
 
 

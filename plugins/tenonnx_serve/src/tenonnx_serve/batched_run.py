@@ -48,7 +48,7 @@ def run(model: Model, requests: Sequence[Request], rows: Sequence[int], stop: St
     began = time.perf_counter_ns()
     if len(requests) > 1:
         try:
-            return _together(model, requests, rows, stop, began)
+            return _run_joined(model, requests, rows, stop, began)
         except Stopped:
             raise
         except Exception:  # each request runs again alone, and the right one fails
@@ -67,7 +67,7 @@ def _alone(model: Model, request: Request, rows: int, stop: Stop, began: int) ->
     return outputs, Execution(began, joined, time.perf_counter_ns(), 1, rows, busy)
 
 
-def _together(
+def _run_joined(
     model: Model, requests: Sequence[Request], rows: Sequence[int], stop: Stop, began: int
 ) -> list[Found]:
     feeds = {

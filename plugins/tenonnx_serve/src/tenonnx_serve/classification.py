@@ -6,7 +6,7 @@ import numpy as np
 
 from tenonnx_serve.errors import BadRequest
 from tenonnx_serve.model import Model
-from tenonnx_serve.requests import Array, Output, shown
+from tenonnx_serve.requests import Array, Output, quoted
 
 PARAMETER = "classification"
 
@@ -28,7 +28,9 @@ def presented(output: Output, model: Model, array: Array) -> tuple[str, Array]:
     if (count := output.parameters.get(PARAMETER)) is None:
         return datatype, array
     if type(count) is not int or count < 1:
-        raise BadRequest(f"classification is {shown(count)}; expected a positive number of classes")
+        raise BadRequest(
+            f"classification is {quoted(count)}; expected a positive number of classes"
+        )
     if array.dtype == object or array.dtype == bool:
         raise BadRequest(f"output '{output.name}' is {datatype}; classification needs numbers")
     rows = model.config.max_batch_size > 0

@@ -16,7 +16,7 @@ from tritonclient.grpc import model_config_pb2
 
 from tenonnx import InvalidArgument, NotSupported
 from tenonnx_serve.datatypes import CONFIG_TYPES
-from tenonnx_serve.requests import shown
+from tenonnx_serve.requests import quoted
 from tenonnx_serve.settings import Batching
 
 log = logging.getLogger("tenonnx.serve")
@@ -143,7 +143,7 @@ def rows_of(config: ModelConfig) -> int:
     rows = int(said) if said.isdecimal() and len(said) <= len(str(MOST_ROWS)) else 0
     if not 1 <= rows <= MOST_ROWS:
         raise InvalidArgument(
-            f"parameter {ROWS_PARAMETER!r} is {shown(said)}; expected 1 to {MOST_ROWS}"
+            f"parameter {ROWS_PARAMETER!r} is {quoted(said)}; expected 1 to {MOST_ROWS}"
         )
     return rows
 
@@ -168,16 +168,16 @@ def versions_of(config: ModelConfig, there: Iterable[int]) -> list[int]:
     return ordered[-1:]
 
 
-def told(message: Any) -> dict[str, Any]:
+def as_json(message: Any) -> dict[str, Any]:
     """Return a message as Triton's JSON: every field, and numbers as numbers."""
     return {
-        field.name: _told(field, getattr(message, field.name))
+        field.name: _field_as_json(field, getattr(message, field.name))
         for field in message.DESCRIPTOR.fields
         if not field.has_presence or field.message_type is None or message.HasField(field.name)
     }
 
 
-def _told(field: Any, value: Any) -> Any:
+def _field_as_json(field: Any, value: Any) -> Any:
     if field.message_type is not None and field.message_type.GetOptions().map_entry:
         inner = field.message_type.fields_by_name["value"]
         return {str(key): _told_one(inner, value[key]) for key in value}
@@ -188,7 +188,7 @@ def _told(field: Any, value: Any) -> Any:
 
 def _told_one(field: Any, value: Any) -> Any:
     if field.message_type is not None:
-        return told(value)
+        return as_json(value)
     if field.enum_type is not None:
         return field.enum_type.values_by_number[value].name
     return value

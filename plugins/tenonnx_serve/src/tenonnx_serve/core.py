@@ -159,7 +159,7 @@ class Core:
         except Exception as error:
             spent = None
             _failed(model, began)
-            raise told(error) from error
+            raise client_error(error) from error
         finally:
             self._observe(model, spent, time.perf_counter_ns() - began)
 
@@ -232,7 +232,7 @@ def _failed(model: Model, began: int) -> None:
     model.statistics.fail.add(time.perf_counter_ns() - began)
 
 
-def told(error: BaseException) -> ServeError:
+def client_error(error: BaseException) -> ServeError:
     """Return the error for a client; the log has the details of internal errors."""
     answer = answer_to(error)
     if answer.status >= 500 and not isinstance(error, ServeError):

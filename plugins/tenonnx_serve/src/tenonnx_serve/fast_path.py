@@ -52,7 +52,7 @@ class FastPath:
             lines: Its headers, by lower-case names.
             body: Its whole body.
         """
-        core, wanted, headers = self._core, _wanted(url), dict(lines)
+        core, wanted, headers = self._core, _model_in(url), dict(lines)
         if wanted is None or len(body) >= MIN_THREADED_BYTES or not NOT_PLAIN.isdisjoint(headers):
             return None
         try:
@@ -84,7 +84,7 @@ class FastPath:
 
 
 @functools.lru_cache(maxsize=1024)
-def _wanted(url: bytes) -> tuple[str, str] | None:
+def _model_in(url: bytes) -> tuple[str, str] | None:
     """Return the model and the version in a path of inference; ``None`` for other paths."""
     parts = unquote(url.decode("latin-1"), errors="replace").split("/")
     if b"?" in url or parts[:3] != ["", "v2", "models"] or parts[-1] != "infer":

@@ -13,7 +13,7 @@ from tenonnx_serve.errors import Unsupported
 
 async def memory_status(core: Core, request: Any) -> Any:
     """List regions of shared memory."""
-    found = {region.name: region.told() for region in core.regions.status(request.name)}
+    found = {region.name: region.as_json() for region in core.regions.status(request.name)}
     return messages.SystemSharedMemoryStatusResponse(regions=found)
 
 

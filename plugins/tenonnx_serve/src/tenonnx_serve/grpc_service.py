@@ -15,7 +15,7 @@ from tritonclient.grpc import service_pb2 as messages
 
 from tenonnx_serve import facts, grpc_infer, grpc_server_methods, logs
 from tenonnx_serve.access import credentials
-from tenonnx_serve.core import Core, told
+from tenonnx_serve.core import Core, client_error
 from tenonnx_serve.errors import BadRequest, Missing, Unavailable
 from tenonnx_serve.grpc_interceptor import HANDLERS, GrpcInterceptor
 from tenonnx_serve.repository import READY, refuse_parameters
@@ -150,7 +150,7 @@ def answering(name: str, core: Core) -> Callable[[Any, Any], Awaitable[Any]]:
         except Exception as error:  # the client gets an answer to any error
             given = dict(context.invocation_metadata()).get("x-request-id", "")
             named = logs.identify(given.encode())
-            failure = told(error)
+            failure = client_error(error)
         again = failure.retry_after
         more = () if again is None else (("retry-after", str(again)),)
         more = (*more, ("x-request-id", named))
@@ -229,7 +229,7 @@ async def _streamed(core: Core, message: Any) -> Any:
     try:
         found = await model_infer(core, message)
     except Exception as error:  # of one request; the stream goes on
-        failed = messages.ModelStreamInferResponse(error_message=str(told(error)))
+        failed = messages.ModelStreamInferResponse(error_message=str(client_error(error)))
         failed.infer_response.id = message.id
         return failed
     return messages.ModelStreamInferResponse(infer_response=found)

@@ -17,7 +17,7 @@ from msgspec import Meta, Raw, Struct
 
 from tenonnx_serve import strings
 from tenonnx_serve.errors import BadRequest
-from tenonnx_serve.requests import NO_PARAMETERS, Array, Parameters, shown
+from tenonnx_serve.requests import NO_PARAMETERS, Array, Parameters, quoted
 from tenonnx_serve.tensors import TensorSpec
 
 # Bytes of text that are read at once: 2 ms.
@@ -121,7 +121,7 @@ def _small(decoder: Any, raw: Raw, what: str, expected: str, default: Any = NO_P
             return decoder.decode(text)
         except _FAILURES:
             pass
-    found = shown(bytes(text[:100]).decode(errors="replace"))
+    found = quoted(bytes(text[:100]).decode(errors="replace"))
     raise BadRequest(f"{what} are {found}; expected {expected}")
 
 

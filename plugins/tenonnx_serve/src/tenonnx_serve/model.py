@@ -13,7 +13,7 @@ from tenonnx.process.interruption import Limit
 from tenonnx_serve import config
 from tenonnx_serve.config import ModelConfig
 from tenonnx_serve.errors import BadRequest
-from tenonnx_serve.requests import Array, shown
+from tenonnx_serve.requests import Array, quoted
 from tenonnx_serve.settings import Batching
 from tenonnx_serve.statistics import Statistics
 from tenonnx_serve.tensors import TensorSpec, spec_of
@@ -53,7 +53,7 @@ class Model:
         self.name, self.folder = name, folder
         self.version = version
         self.session = session
-        self.inputs = {arg.name: _wanted(name, arg) for arg in session.get_inputs()}
+        self.inputs = {arg.name: _input_spec(name, arg) for arg in session.get_inputs()}
         overridable = ((arg.name, spec_of(arg)) for arg in session.get_overridable_initializers())
         self.takes = self.inputs | {name: spec for name, spec in overridable if spec is not None}
         outputs = session.get_outputs()
@@ -89,8 +89,8 @@ class Model:
         """
         spec = self.takes.get(name) if isinstance(name, str) else None
         if spec is None:
-            known = did_you_mean(shown(name).strip("'"), self.takes)
-            raise BadRequest(f"model '{self.name}' has no input {shown(name)}{known}")
+            known = did_you_mean(quoted(name).strip("'"), self.takes)
+            raise BadRequest(f"model '{self.name}' has no input {quoted(name)}{known}")
         return spec
 
     def output(self, name: Any) -> TensorSpec:
@@ -102,9 +102,9 @@ class Model:
         spec = self.outputs.get(name) if isinstance(name, str) else None
         if spec is None:
             kind = self.hidden.get(name) if isinstance(name, str) else None
-            known = did_you_mean(shown(name).strip("'"), self.outputs)
+            known = did_you_mean(quoted(name).strip("'"), self.outputs)
             why = f"; it is {kind}, which the protocol has no type for" if kind else known
-            raise BadRequest(f"model '{self.name}' has no output {shown(name)}{why}")
+            raise BadRequest(f"model '{self.name}' has no output {quoted(name)}{why}")
         return spec
 
     def run(self, feeds: Mapping[str, Array], names: Sequence[str], stop: Limit) -> list[Array]:
@@ -114,7 +114,7 @@ class Model:
             return self.session.run(names or self._all, feeds)
 
 
-def _wanted(model: str, arg: NodeArg) -> TensorSpec:
+def _input_spec(model: str, arg: NodeArg) -> TensorSpec:
     spec = spec_of(arg)
     if spec is None:
         raise NotSupported(

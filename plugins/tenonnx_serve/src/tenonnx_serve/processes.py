@@ -25,7 +25,7 @@ class WorkerProcess:
         number: Its place among the workers; a replacement has the same.
         spawned: When it was started (``time.monotonic()``).
         serving_since: When it began to take requests; ``None`` before.
-        told: The last counts from it.
+        counts: The last counts from it.
     """
 
     def __init__(self, number: int, spawned: float, process: Process, channel: Channel) -> None:
@@ -33,7 +33,7 @@ class WorkerProcess:
         self.pid = process.pid
         self.spawned = spawned
         self.serving_since: float | None = None
-        self.told: dict[str, Any] = {}
+        self.counts: dict[str, Any] = {}
         self._process = process
         self._channel = channel
         self._why = ""

@@ -33,7 +33,7 @@ class Region:
     byte_size: int
     token: str = field(default_factory=lambda: secrets.token_hex(8))
 
-    def told(self) -> dict[str, str | int]:
+    def as_json(self) -> dict[str, str | int]:
         """Return the region's description for clients."""
         facts = asdict(self)
         del facts["token"]

@@ -15,7 +15,7 @@ from tenonnx_serve.batching import Queue
 from tenonnx_serve.errors import BadRequest, Missing, ServeError, Unavailable, Unsupported
 from tenonnx_serve.layout import Found
 from tenonnx_serve.model import Model
-from tenonnx_serve.requests import shown
+from tenonnx_serve.requests import quoted
 from tenonnx_serve.samples import samples
 from tenonnx_serve.sessions import open_session
 from tenonnx_serve.settings import Settings
@@ -73,7 +73,7 @@ def refuse_parameters(given: Any) -> None:
         Unsupported: There are parameters.
     """
     if given:
-        raise Unsupported(f"parameters of a load are not supported: {shown(sorted(given))}")
+        raise Unsupported(f"parameters of a load are not supported: {quoted(sorted(given))}")
 
 
 class Repository:
@@ -110,8 +110,8 @@ class Repository:
         found = self.version(name, version)
         if not isinstance(found, Queue):
             raise BadRequest(
-                f"model {shown(name)} is a language model: it takes texts, at /v1/chat/completions "
-                "and /v1/completions"
+                f"model {quoted(name)} is a language model: it takes texts, at "
+                "/v1/chat/completions and /v1/completions"
             )
         return found
 
@@ -124,7 +124,7 @@ class Repository:
         """
         found = self.version(name)
         if isinstance(found, Queue):
-            raise Missing(f"model {shown(name)} is no language model")
+            raise Missing(f"model {quoted(name)} is no language model")
         return found
 
     def language_models(self) -> list[Generations]:
@@ -141,16 +141,16 @@ class Repository:
         """
         entry = self.entries.get(name)
         if entry is None:
-            raise Missing(f"there is no model {shown(name)}")
+            raise Missing(f"there is no model {quoted(name)}")
         if not version:
             if (queue := entry.latest) is None:
                 raise Unavailable(
-                    f"model {shown(name)} is not loaded: {entry.reason or 'unloaded'}"
+                    f"model {quoted(name)} is not loaded: {entry.reason or 'unloaded'}"
                 )
             return queue
         number = int(version) if layout.VERSION_FOLDER.fullmatch(version) else 0
         if (queue := entry.versions.get(number)) is None:
-            raise Missing(f"model {shown(name)} has no loaded version {shown(version)}")
+            raise Missing(f"model {quoted(name)} has no loaded version {quoted(version)}")
         return queue
 
     async def start(self) -> None:
@@ -215,12 +215,12 @@ class Repository:
         async with self._lock:
             if action == "unload":
                 if (entry := self.entries.get(name)) is None:
-                    raise Missing(f"there is no model {shown(name)}")
+                    raise Missing(f"there is no model {quoted(name)}")
                 entry.state = UNLOADING if entry.versions else entry.state
                 return Change(name, {})
             found = (await self._found()).get(name)
             if found is None:
-                raise Missing(f"there is no model {shown(name)} in the repository")
+                raise Missing(f"there is no model {quoted(name)} in the repository")
             entry = self.entries.setdefault(name, Entry())
             entry.state = entry.state if entry.versions else LOADING
             try:
@@ -230,7 +230,7 @@ class Repository:
                 self.discard(Change(name, {}))
                 if not entry.versions:
                     entry.reason = str(error)
-                raise Unavailable(f"model {shown(name)} cannot be loaded: {error}") from error
+                raise Unavailable(f"model {quoted(name)} cannot be loaded: {error}") from error
 
     def commit(self, change: Change) -> None:
         """Make a change visible to requests. A new model is not ready yet."""
@@ -300,7 +300,7 @@ class Repository:
     async def statistics(self) -> list[dict[str, Any]]:
         """Return the statistics of each loaded version in this process."""
         models = [q.model for entry in self.entries.values() for q in entry.versions.values()]
-        return [model.statistics.told(model.name, model.version) for model in models]
+        return [model.statistics.as_json(model.name, model.version) for model in models]
 
     def index(self, *, ready_only: bool = False) -> list[dict[str, str]]:
         """Return every model in the repository or in memory: name, version, state and reason."""

@@ -64,11 +64,11 @@ class Request:
         except (TypeError, ValueError, OverflowError):
             microseconds = -1
         if microseconds < 0 or isinstance(said, bool):
-            raise BadRequest(f"timeout is {shown(said)}; expected microseconds, 1 or more")
+            raise BadRequest(f"timeout is {quoted(said)}; expected microseconds, 1 or more")
         return microseconds / 1e6 if microseconds else float("inf")
 
 
-def shown(value: object) -> str:
+def quoted(value: object) -> str:
     """Return a client's value in a form that is safe in messages."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, Protocol
 import msgspec
 
 from tenonnx_serve.bodies import Headers, Message, Receive, read_body
-from tenonnx_serve.core import Core, told
+from tenonnx_serve.core import Core, client_error
 from tenonnx_serve.errors import BadRequest, Missing, ServeError, TooLarge, WrongMethod
 from tenonnx_serve.openai import errors as openai_errors
-from tenonnx_serve.requests import Parameters, shown
+from tenonnx_serve.requests import Parameters, quoted
 
 Send = Callable[[Message], Awaitable[None]]
 JSON = [(b"content-type", b"application/json")]
@@ -161,11 +161,11 @@ class Routes:
                 below = node._below.get("*")
                 open_parts.append(part)
             if below is None:
-                raise Missing(f"this server has no path {shown(path)}")
+                raise Missing(f"this server has no path {quoted(path)}")
             node = below
         if (handler := node._handlers.get(method)) is None:
             if not node._handlers:
-                raise Missing(f"this server has no path {shown(path)}")
+                raise Missing(f"this server has no path {quoted(path)}")
             raise WrongMethod(f"{path} takes {' and '.join(node._handlers)}, not {method}")
         return handler, open_parts
 
@@ -196,7 +196,7 @@ class App:
         except ServeError as error:
             body, more, status = failure(error, scope["path"])
         except Exception as error:  # the client gets an answer to any error
-            body, more, status = failure(told(error), scope["path"])
+            body, more, status = failure(client_error(error), scope["path"])
         except asyncio.CancelledError:
             return  # the client has disconnected
         lines = list(more)
@@ -240,7 +240,7 @@ def loaded(text: bytes | bytearray) -> Parameters:
     except (ValueError, RecursionError) as error:
         raise BadRequest(f"the body is not JSON: {error}") from None
     if not isinstance(said, dict):
-        raise BadRequest(f"the body is {shown(said)}; expected a JSON object")
+        raise BadRequest(f"the body is {quoted(said)}; expected a JSON object")
     return said
 
 
@@ -268,7 +268,7 @@ def failure(error: ServeError, path: str) -> Answer:
 def failure_body(error: ServeError, path: str) -> bytes:
     """Return the body of such an answer."""
     said = (
-        openai_errors.told(error)
+        openai_errors.as_json(error)
         if path.startswith(("/v1/", "/tokenize", "/detokenize"))
         else {"error": str(error)}
     )

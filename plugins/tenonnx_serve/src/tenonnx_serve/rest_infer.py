@@ -13,7 +13,7 @@ from tenonnx_serve.classification import presented
 from tenonnx_serve.errors import BadRequest, TooLarge
 from tenonnx_serve.json_tensors import array_of, parameters_of, shape_of, text_of
 from tenonnx_serve.model import Model
-from tenonnx_serve.requests import NO_PARAMETERS, Array, Output, Request, shown
+from tenonnx_serve.requests import NO_PARAMETERS, Array, Output, Request, quoted
 from tenonnx_serve.settings import Limits
 from tenonnx_serve.shared_memory import REGION as SHARED
 from tenonnx_serve.shared_memory import Regions
@@ -95,7 +95,7 @@ def _length(body: bytes | bytearray, header: bytes | None, most: int) -> int:
         end = int(header)
     else:
         raise BadRequest(
-            f"Inference-Header-Content-Length is {shown(header)}; expected at most {len(body)}"
+            f"Inference-Header-Content-Length is {quoted(header)}; expected at most {len(body)}"
         )
     if end > most:
         raise TooLarge(

@@ -50,7 +50,7 @@ async def model_metadata(call: Call) -> Answer:
 
 async def model_config(call: Call) -> Answer:
     """Return a model's configuration."""
-    return answer(config.told(_queue(call).model.config))
+    return answer(config.as_json(_queue(call).model.config))
 
 
 async def model_statistics(call: Call) -> Answer:

@@ -13,7 +13,7 @@ from tenonnx_serve.rest import Answer, Call, Handler, Routes, answer
 
 async def memory_status(call: Call) -> Answer:
     """List regions of shared memory."""
-    return answer([region.told() for region in call.core.regions.status(*call.path)])
+    return answer([region.as_json() for region in call.core.regions.status(*call.path)])
 
 
 async def memory_register(call: Call) -> Answer:

@@ -16,7 +16,7 @@ import numpy as np
 
 from tenonnx_serve.errors import BadRequest, Forbidden, Missing
 from tenonnx_serve.region_files import OwnRegions, Region, Registered, SharedRegions
-from tenonnx_serve.requests import Array, Parameters, shown
+from tenonnx_serve.requests import Array, Parameters, quoted
 from tenonnx_serve.settings import Limits
 
 FOLDER: Final = "/dev/shm"
@@ -44,7 +44,7 @@ class Opened:
         self._file = _opened(region.key)
         if not region.byte_size or self._size() < region.offset + region.byte_size:
             raise BadRequest(
-                f"shared memory {shown(region.key)} does not have {region.byte_size} bytes at "
+                f"shared memory {quoted(region.key)} does not have {region.byte_size} bytes at "
                 f"{region.offset}"
             )
 
@@ -81,7 +81,7 @@ class Opened:
     def _place(self, offset: int, size: int) -> int:
         if offset < 0 or size < 0 or offset + size > self.region.byte_size:
             raise BadRequest(
-                f"shared memory region {shown(self.region.name)} has {self.region.byte_size} "
+                f"shared memory region {quoted(self.region.name)} has {self.region.byte_size} "
                 f"bytes; {size} at {offset} go beyond its end"
             )
         if self._size() < self.region.offset + self.region.byte_size:
@@ -89,7 +89,7 @@ class Opened:
         return self.region.offset + offset
 
     def _truncated(self) -> BadRequest:
-        return BadRequest(f"shared memory region {shown(self.region.name)} was truncated")
+        return BadRequest(f"shared memory region {quoted(self.region.name)} was truncated")
 
     def __del__(self) -> None:
         # With the last user: a request may read it while another unregisters it.
@@ -123,10 +123,10 @@ class Regions:
             raise Forbidden("shared memory is off; the server's option --shared-memory allows it")
         for what, given in (("offset", offset), ("byte_size", byte_size)):
             if type(given) is not int or not 0 <= given < 1 << 63:
-                raise BadRequest(f"{what} is {shown(given)}; expected a number of bytes")
+                raise BadRequest(f"{what} is {quoted(given)}; expected a number of bytes")
         if not 0 < len(name) <= MAX_NAME_CHARACTERS:
             raise BadRequest(
-                f"{shown(name)} is no region's name; expected 1 to {MAX_NAME_CHARACTERS} letters"
+                f"{quoted(name)} is no region's name; expected 1 to {MAX_NAME_CHARACTERS} letters"
             )
         if len(self._registered.names()) >= MAX_REGIONS:
             raise BadRequest(
@@ -136,7 +136,7 @@ class Regions:
         opened = Opened(region)
         with self._lock:
             if not self._registered.add(region):
-                raise BadRequest(f"shared memory region {shown(name)} is registered already")
+                raise BadRequest(f"shared memory region {quoted(name)} is registered already")
             self._open[name] = opened
 
     def unregister(self, name: str = "") -> None:
@@ -163,7 +163,7 @@ class Regions:
             opened = self._open.get(name)
             if region is None:
                 self._open.pop(name, None)
-                raise Missing(f"there is no shared memory region {shown(name)}")
+                raise Missing(f"there is no shared memory region {quoted(name)}")
             if opened is None or opened.region != region:
                 opened = self._open[name] = Opened(region)
             return opened
@@ -204,7 +204,7 @@ def _place(parameters: Parameters) -> tuple[int, int]:
     offset, size = parameters.get(OFFSET, 0), parameters.get(SIZE)
     if type(offset) is not int or type(size) is not int:
         raise BadRequest(
-            f"{SIZE} is {shown(size)}, {OFFSET} {shown(offset)}; expected numbers of bytes"
+            f"{SIZE} is {quoted(size)}, {OFFSET} {quoted(offset)}; expected numbers of bytes"
         )
     return offset, size
 
@@ -217,7 +217,7 @@ def _opened(key: Any) -> int:
     """
     name = key.removeprefix("/") if isinstance(key, str) else ""
     if not name or "/" in name or "\0" in name or name in (".", "..") or name.startswith("sem."):
-        raise BadRequest(f"{shown(key)} cannot be the name of shared memory")
+        raise BadRequest(f"{quoted(key)} cannot be the name of shared memory")
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     try:
         folder = os.open(FOLDER, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -227,8 +227,8 @@ def _opened(key: Any) -> int:
             os.close(folder)
     except (OSError, ValueError) as error:
         why = error.strerror if isinstance(error, OSError) else "its name"
-        raise BadRequest(f"shared memory {shown(key)} cannot be opened: {why}") from None
+        raise BadRequest(f"shared memory {quoted(key)} cannot be opened: {why}") from None
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise BadRequest(f"{shown(key)} is not shared memory")
+        raise BadRequest(f"{quoted(key)} is not shared memory")
     return file

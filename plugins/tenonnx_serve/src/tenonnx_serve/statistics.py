@@ -28,7 +28,7 @@ class Duration:
         self.count += 1
         self.ns += ns
 
-    def told(self) -> dict[str, int]:
+    def as_json(self) -> dict[str, int]:
         """Return the protocol's form."""
         return {"count": self.count, "ns": self.ns}
 
@@ -120,9 +120,9 @@ class Statistics:
         stages["compute_infer"].add(run.ran - run.joined)
         stages["compute_output"].add(spent.encoded)
 
-    def told(self, name: str, version: str) -> dict[str, Any]:
+    def as_json(self, name: str, version: str) -> dict[str, Any]:
         """Return the protocol's form."""
-        zero = Duration().told()
+        zero = Duration().as_json()
         return {
             "name": name,
             "version": version,
@@ -130,18 +130,18 @@ class Statistics:
             "inference_count": self.inferences,
             "execution_count": self.executions,
             "inference_stats": {
-                "success": self.success.told(),
-                "fail": self.fail.told(),
-                **{stage: duration.told() for stage, duration in self.stages.items()},
+                "success": self.success.as_json(),
+                "fail": self.fail.as_json(),
+                **{stage: duration.as_json() for stage, duration in self.stages.items()},
                 "cache_hit": zero,
                 "cache_miss": zero,
             },
             "batch_stats": [
                 {
                     "batch_size": rows,
-                    "compute_input": runs.compute_input.told(),
-                    "compute_infer": runs.compute_infer.told(),
-                    "compute_output": runs.compute_output.told(),
+                    "compute_input": runs.compute_input.as_json(),
+                    "compute_infer": runs.compute_infer.as_json(),
+                    "compute_output": runs.compute_output.as_json(),
                 }
                 for rows, runs in sorted(self.batches.items())
             ],

@@ -118,7 +118,7 @@ class Supervisor:
                 "change": self._change,
                 "switch": self._switch,
                 "collect": self._collect,
-                "tell": functools.partial(self._told, number),
+                "tell": functools.partial(self._store_counts, number),
             }
             deployment = self._deployment
             worker = await spawn(number, deployment.target, deployment.threads, handlers)
@@ -133,7 +133,7 @@ class Supervisor:
             del self._workers[number]
             self._deaths += 1
             # Counters of a server never go down, or rates of its metrics would be negative.
-            add(self._retired, worker.told.get("counted", {}))
+            add(self._retired, worker.counts.get("counted", {}))
             delay = backoff.died(worker.served())
             # A server that never was ready ends, so that its operator sees why. One that was ready
             # goes on trying, because the cause may pass.
@@ -225,9 +225,9 @@ class Supervisor:
         self._switched |= asked
         await asyncio.gather(*calls, return_exceptions=True)
 
-    async def _told(self, number: int, counted: dict[str, Any]) -> None:
+    async def _store_counts(self, number: int, counted: dict[str, Any]) -> None:
         if number in self._workers:
-            self._workers[number].told = counted
+            self._workers[number].counts = counted
 
     async def _collect(self) -> dict[str, Any]:
         """Return the sum of all workers' counts, those that died included."""
@@ -236,7 +236,7 @@ class Supervisor:
         async def ask(worker: WorkerProcess) -> None:
             with contextlib.suppress(ChannelClosed, TimeoutError, TenonnxError, ServeError):
                 async with asyncio.timeout(TELL_SECONDS):
-                    worker.told = await worker.call("snapshot")
+                    worker.counts = await worker.call("snapshot")
 
         # A worker that starts does not answer before it has loaded its models.
         await asyncio.gather(*(ask(each) for each in workers if each.serving_since is not None))
@@ -251,7 +251,7 @@ class Supervisor:
                     "pid": worker.pid,
                     "serving": worker.serving_since is not None,
                     "memory": of_process(worker.pid),
-                    **worker.told,
+                    **worker.counts,
                 }
                 for worker in workers
             ],

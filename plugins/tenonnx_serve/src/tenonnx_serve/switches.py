@@ -10,7 +10,7 @@ import logging
 from typing import Any, Final
 
 from tenonnx_serve.errors import BadRequest, Unsupported
-from tenonnx_serve.requests import Parameters, shown
+from tenonnx_serve.requests import Parameters, quoted
 
 LOG: Final = logging.getLogger("tenonnx.serve")
 
@@ -43,7 +43,7 @@ def trace(asked: Parameters) -> Parameters:
     """
     for key, value in asked.items():
         if key not in TRACE:
-            raise BadRequest(f"there is no trace setting {shown(key)}")
+            raise BadRequest(f"there is no trace setting {quoted(key)}")
         if value is not None and value != TRACE[key]:
             raise Unsupported(f"{key} is fixed at the server's start; clients cannot change it")
     return TRACE
@@ -62,9 +62,9 @@ def log(asked: Parameters) -> Parameters:
             if value != FIXED[key]:
                 raise Unsupported(f"{key} is fixed at the server's start; clients cannot change it")
         elif key not in said or type(value) is not type(said[key]):
-            raise BadRequest(f"there is no log setting {shown(key)} with value {shown(value)}")
+            raise BadRequest(f"there is no log setting {quoted(key)} with value {quoted(value)}")
         elif isinstance(value, int) and not isinstance(value, bool) and not 0 <= value < 1 << 32:
-            raise BadRequest(f"{key} is {shown(value)}; expected a level of 0 or more")
+            raise BadRequest(f"{key} is {quoted(value)}; expected a level of 0 or more")
         else:
             said[key] = value
     if asked:

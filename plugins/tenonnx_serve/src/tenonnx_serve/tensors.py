@@ -17,7 +17,7 @@ from tenonnx import NodeArg
 from tenonnx_serve import strings
 from tenonnx_serve.datatypes import DTYPES, DType, datatype_of
 from tenonnx_serve.errors import BadRequest, TooLarge
-from tenonnx_serve.requests import Array, shown
+from tenonnx_serve.requests import Array, quoted
 
 Buffer = bytes | bytearray | memoryview
 
@@ -65,7 +65,7 @@ def checked_shape(spec: TensorSpec, datatype: Any, shape: Any, most: int) -> tup
     """
     if datatype != spec.datatype:
         raise BadRequest(
-            f"input '{spec.name}' has datatype {shown(datatype)}; expected {spec.datatype}"
+            f"input '{spec.name}' has datatype {quoted(datatype)}; expected {spec.datatype}"
         )
     try:
         given = tuple(shape)
@@ -73,14 +73,14 @@ def checked_shape(spec: TensorSpec, datatype: Any, shape: Any, most: int) -> tup
         given = (None,)
     for size in given:
         if type(size) is not int or size < 0:
-            raise BadRequest(f"input '{spec.name}' has shape {shown(shape)}; expected sizes")
+            raise BadRequest(f"input '{spec.name}' has shape {quoted(shape)}; expected sizes")
     if spec.ranked and not fits(given, spec.shape):
         raise BadRequest(
-            f"input '{spec.name}' has shape {shown(list(given))}; expected {list(spec.shape)}"
+            f"input '{spec.name}' has shape {quoted(list(given))}; expected {list(spec.shape)}"
         )
     if math.prod(size for size in given if size) > most:
         raise TooLarge(
-            f"input '{spec.name}' has shape {shown(list(given))}; expected at most {most} elements"
+            f"input '{spec.name}' has shape {quoted(list(given))}; expected at most {most} elements"
         )
     return given
 
@@ -125,7 +125,7 @@ def split(name: str, size: Any, data: memoryview) -> tuple[memoryview, memoryvie
     """
     if type(size) is not int or not 0 <= size <= len(data):
         raise BadRequest(
-            f"input '{name}' has binary_data_size {shown(size)}, where {len(data)} bytes are left"
+            f"input '{name}' has binary_data_size {quoted(size)}, where {len(data)} bytes are left"
         )
     return data[:size], data[size:]
 

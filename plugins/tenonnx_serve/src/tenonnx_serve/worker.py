@@ -127,15 +127,15 @@ class Worker:
         loop.add_signal_handler(signal.SIGTERM, self._leaving.set)
         answering = asyncio.create_task(channel.run())
         answering.add_done_callback(lambda _: self._leaving.set())
-        telling = asyncio.create_task(self._tell(channel))
+        reporting = asyncio.create_task(self._report_counts(channel))
         await self._leaving.wait()
-        telling.cancel()
+        reporting.cancel()
         with contextlib.suppress(TimeoutError):  # longer requests end with the process
             async with asyncio.timeout(self._drain_seconds + 1):
                 await self._service.drain(self._drain_seconds)
         channel.close()
 
-    async def _tell(self, channel: Channel) -> None:
+    async def _report_counts(self, channel: Channel) -> None:
         with contextlib.suppress(ChannelClosed):
             while True:
                 await asyncio.sleep(REPORT_SECONDS)

@@ -143,12 +143,12 @@ class CompletionAnswers(ChoiceAnswers):
         self._offsets: dict[int, int] = {}
 
     def _choice(self, index: int, pieces: Sequence[Piece]) -> dict[str, Any]:
-        return self._said(index, pieces, first=True)
+        return self._choice_of(index, pieces, first=True)
 
     def _delta(self, index: int, piece: Piece, first: bool) -> dict[str, Any]:
-        return self._said(index, [piece], first=first)
+        return self._choice_of(index, [piece], first=first)
 
-    def _said(self, index: int, pieces: Sequence[Piece], *, first: bool) -> dict[str, Any]:
+    def _choice_of(self, index: int, pieces: Sequence[Piece], *, first: bool) -> dict[str, Any]:
         text = "".join(piece.text for piece in pieces)
         return {
             "index": index,

@@ -30,7 +30,7 @@ class NoSuchModel(Missing):
     param, reason = "model", "model_not_found"
 
 
-def told(error: ServeError) -> dict[str, Any]:
+def as_json(error: ServeError) -> dict[str, Any]:
     """Return what a client is told of an error."""
     kind = "server_error" if error.status >= 500 else "invalid_request_error"
     return {

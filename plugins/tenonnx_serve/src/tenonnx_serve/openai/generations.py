@@ -145,7 +145,7 @@ class Generations:
         try:
             for number, job in enumerate(jobs):
                 job.stop = Stop(seconds)
-                tell = partial(_tell, loop, events, number)
+                tell = partial(_put_event, loop, events, number)
                 if self._engine is not None:
                     self._engine.begin(job, tell)
                 else:
@@ -269,7 +269,7 @@ class Generations:
             self._threads.end()
 
 
-def _tell(
+def _put_event(
     loop: asyncio.AbstractEventLoop,
     events: asyncio.Queue[tuple[int, Event]],
     number: int,

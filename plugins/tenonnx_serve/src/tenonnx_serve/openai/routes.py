@@ -6,11 +6,11 @@ import contextlib
 from collections.abc import AsyncGenerator, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
-from tenonnx_serve.core import told
+from tenonnx_serve.core import client_error
 from tenonnx_serve.errors import Missing
 from tenonnx_serve.openai.errors import NoSuchModel, Wrong
-from tenonnx_serve.openai.errors import told as written
-from tenonnx_serve.requests import shown
+from tenonnx_serve.openai.errors import as_json as error_json
+from tenonnx_serve.requests import quoted
 from tenonnx_serve.rest import Answer, Call, DisconnectWatch, Handler, Routes, answer, encoded
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ async def transcriptions(call: Call) -> Answer:
         return Answer(f"{found.text}\n".encode(), TEXT)
     if asked.response_format in ("srt", "vtt"):
         return Answer(found.subtitles(asked.response_format).encode(), TEXT)
-    return answer(found.told(asked.response_format))
+    return answer(found.as_json(asked.response_format))
 
 
 async def embeddings(call: Call) -> Answer:
@@ -215,7 +215,7 @@ class Events:
             return b"data: [DONE]\n\n"
         except Exception as error:  # whatever it is, the client gets an answer
             self._ended = True
-            return _event(written(told(error)))
+            return _event(error_json(client_error(error)))
 
     async def aclose(self) -> None:
         """End what is generated."""
@@ -242,14 +242,14 @@ def _named(call: Call, name: str) -> Generations:
             raise Missing(name)
         return found
     except Missing:
-        raise NoSuchModel(f"the model {shown(name)} does not exist") from None
+        raise NoSuchModel(f"the model {quoted(name)} does not exist") from None
 
 
 def _find(call: Call, name: str, *, sounds: bool = False) -> Generations:
     found = _named(call, name)
     if found.model.takes_sounds != sounds:
         takes = "texts" if sounds else "sounds, at /v1/audio/transcriptions"
-        raise Wrong(f"the model {shown(name)} takes {takes}", "model", "unsupported_model")
+        raise Wrong(f"the model {quoted(name)} takes {takes}", "model", "unsupported_model")
     return found
 
 

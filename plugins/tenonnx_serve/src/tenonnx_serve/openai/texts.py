@@ -22,7 +22,7 @@ from tenonnx_serve.openai.generations import Generations
 from tenonnx_serve.openai.language_model import LanguageModel, too_long
 from tenonnx_serve.openai.messages import ChatMessage, parsed
 from tenonnx_serve.openai.text_encoder import DecoderEncoder, TextEncoder
-from tenonnx_serve.requests import Array, Request, shown
+from tenonnx_serve.requests import Array, Request, quoted
 from tenonnx_serve.rest import Answer, Call, answer
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -199,7 +199,7 @@ def _version(call: Call, name: str) -> Queue | Generations:
     try:
         return call.core.repository.version(name)
     except Missing:
-        raise NoSuchModel(f"the model {shown(name)} does not exist") from None
+        raise NoSuchModel(f"the model {quoted(name)} does not exist") from None
 
 
 def _language(call: Call, name: str) -> Generations:
@@ -211,5 +211,5 @@ def _language(call: Call, name: str) -> Generations:
         return loaded[0]
     found = _version(call, name.partition(":")[0])
     if isinstance(found, Queue):
-        raise Wrong(f"the model {shown(name)} is no language model", "model", "unsupported_model")
+        raise Wrong(f"the model {quoted(name)} is no language model", "model", "unsupported_model")
     return found

@@ -86,7 +86,7 @@ class Transcript:
             lines.append(f"{number}{' --> '.join(times)}\n{text}\n")
         return "\n".join(lines)
 
-    def told(self, form: str) -> dict[str, Any]:
+    def as_json(self, form: str) -> dict[str, Any]:
         """Return it in OpenAI's form."""
         if form == "json":
             return {"text": self.text}
