@@ -12,7 +12,8 @@ from running import Watch, floats, session
 
 import tenonnx
 from models import node
-from tenonnx_cpu.data_movement.pad_tile import MOVE, SMALL, numbers_of, traced
+from tenonnx_cpu.data_movement.moves import SMALL, numbers_of, traced
+from tenonnx_cpu.data_movement.pad_tile import MOVE
 
 X = floats(2, 3, 20, 30)
 INT64 = 7
@@ -140,10 +141,14 @@ def test_runs_are_of_adjacent_elements(places: list[int]) -> None:
     moves = traced(np.where(np.array(places) < 0, -1, numbers_of(data, 0)[places]))
     assert moves is not None
     found = np.full(len(places), -9)
-    for source, first, target, count, step in moves.runs.tolist():
+    for source, first, target, count, step, times, source_step, target_step in moves.runs.tolist():
         assert step in (-1, 0, 1)
-        picked = first + step * np.arange(count)
-        found[target : target + count] = data[picked] if source == 0 else -1
+        for n in range(times):
+            picked, begin = (
+                first + n * source_step + step * np.arange(count),
+                target + n * target_step,
+            )
+            found[begin : begin + count] = data[picked] if source == 0 else -1
     np.testing.assert_array_equal(found, [-1 if n < 0 else data[n] for n in places])
 
 

@@ -16,18 +16,18 @@ import numpy as np
 from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import MIN_POOLED_BYTES, empty
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.data_movement.pad_tile import (
+from tenonnx_cpu.data_movement.moves import (
     ALIKE,
     LARGE,
     MAX_RUNS,
-    NO_FILL,
     SOURCES,
-    Mover,
     Moves,
     fixed,
+    grouped,
     numbers_of,
     traced,
 )
+from tenonnx_cpu.data_movement.pad_tile import NO_FILL, Mover
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
@@ -175,4 +175,7 @@ def moves_of(
         place += width
     runs = np.concatenate(pieces)
     shape = (*first[:axis], sum(shape[axis] for shape in shapes), *first[axis + 1 :])
-    return Moves(shape, fixed(runs[np.argsort(runs[:, 2], kind="stable")]))
+    if longest == UNLIMITED_RUN_ELEMENTS:  # as many entries whatever the lengths
+        runs = runs[np.argsort(runs[:, 2], kind="stable")]
+        return Moves(shape, fixed(np.pad(runs, ((0, 0), (0, 3)), constant_values=1)))
+    return Moves(shape, grouped(runs, total))

@@ -220,10 +220,13 @@ def _sliced(
     return Launch(run, arguments, y, refusal=wrong, otherwise=plain)
 
 
-def gather_rows(site: Site, plain: Call) -> Call:
-    """Return what picks rows of an array by places that a run computes, such as embeddings."""
+def gathered(site: Site, plain: Call, axis: int) -> Call:
+    """Return what picks slices along an axis, such as embeddings, at places that a run computes."""
     MOVE_SLICES.request()
-    return Capturable(functools.partial(_rows, site.threads, plain))
+    if not axis:
+        return functools.partial(_rows, site.threads, plain)
+    MOVE_ELEMENTS.request()
+    return functools.partial(_along, axis, site.threads, plain)
 
 
 @cacheable
@@ -232,13 +235,6 @@ def _rows(threads: int, plain: Call, data: NDArray, places: NDArray) -> Any:
         return plain(data, places)
     made = _sliced(GATHERED, 0, threads, plain, (data, places.reshape(*places.shape, 1)))
     return plain(data, places) if made is None else made
-
-
-def gather_along(site: Site, plain: Call, axis: int) -> Call:
-    """Return what picks along another axis than the first, at places that all rows share."""
-    MOVE_ELEMENTS.request()
-    MOVE_SLICES.request()
-    return Capturable(functools.partial(_along, axis, site.threads, plain))
 
 
 @cacheable

@@ -17,6 +17,7 @@ from tenonnx_cpu.buffers import TRACED, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, is_fixed
 from tenonnx_cpu.capture.recent import MAX_KEYS
+from tenonnx_cpu.data_movement.moves import LARGE, SOURCES, Moves, numbers_of, traced
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.threading_config import shared_out
@@ -25,44 +26,14 @@ MOVE = JitKernel("data_movement.pad_tile", "move")
 
 TEXT = np.dtype(object)
 
-SOURCES = 16
-# The number of the source of elements that no other source fills.
-FILL = SOURCES
-
-MAX_RUNS = 1 << 15
-# Elements that a run should have on average, unless the result is at most ``SMALL``.
-MIN_ELEMENTS_PER_RUN = 8
-
-# Elements of a result that may be moved one by one, and up to which it is found out how.
-SMALL, LARGE = 1 << 12, 1 << 20
-
 # Bytes that are worth a second thread.
 MIN_MOVED_BYTES_PER_THREAD = 1 << 17
 
 # Numbers of repetitions whose moves a node keeps.
 REPEATS = 4
 
-# Small results whose moves nodes share: the same ones are in each layer of a model.
-ALIKE = 64
-
-# Bits of an element's place in a source.
-PLACE_BITS = 40
-
 NO_FILL = frozen(np.zeros(1, np.uint8))
 UNKNOWN, VIEW = object(), object()
-
-
-@dataclass(frozen=True)
-class Moves:
-    """The moves of a result's elements.
-
-    Attributes:
-        shape: The result's.
-        runs: As the kernel takes them.
-    """
-
-    shape: tuple[int, ...]
-    runs: NDArray
 
 
 @specialize("Gather", "Pad", "ReverseSequence", "Tile", "Trilu")
@@ -70,16 +41,8 @@ class Moves:
 def specialize_moves(site: Site, plain: Call) -> Call | None:
     """Take nodes whose inputs are constants but for the first; Tile's may be of shapes alone."""
     node = site.node
-    if node.op_type == "Gather" and (site.constant(1) is None or site.dtype(0) == TEXT):
-        index = node.inputs[1]
-        is_one = index is not None and index.shape is not None and index.shape.rank() == 0
-        axis = site.attribute("axis", 0)
-        if is_one or site.dtype(0) == TEXT:
-            return functools.partial(_one, plain) if is_one and not axis else None
-        # For places that are computed.
-        from tenonnx_cpu.data_movement.indexed import gather_along, gather_rows
-
-        return gather_along(site, plain, axis) if axis else gather_rows(site, plain)
+    if node.op_type == "Gather":
+        return _gathered(site, plain)
     parameters = [site.constant(n) for n in range(1, len(node.inputs))]
     given = zip(parameters, node.inputs[1:], strict=True)
     if any(value is not None and constant is None for constant, value in given):
@@ -97,6 +60,24 @@ def specialize_moves(site: Site, plain: Call) -> Call | None:
             parameters[1:2] = [np.array(-1)]
 
     return Capturable(mover(plain, parameters, site.threads, fill).call)
+
+
+def _gathered(site: Site, plain: Call) -> Call | None:
+    """Take places that are constants, one place, or any by another kernel."""
+    index, axis = site.node.inputs[1], site.attribute("axis", 0)
+    is_constant, is_text = site.constant(1) is not None, site.dtype(0) == TEXT
+    if is_text or not is_constant:
+        is_one = index is not None and index.shape is not None and index.shape.rank() == 0
+        if is_one or is_text:
+            return functools.partial(_one, plain) if is_one and not axis else None
+    # Few models need it.
+    from tenonnx_cpu.data_movement.indexed import gathered
+
+    by_place = gathered(site, plain, axis)
+    if not is_constant:
+        return Capturable(by_place)
+    moves = ConstantMoves(plain, (site.constant(1),))
+    return Capturable(Mover(moves, by_place, NO_FILL, 1, site.threads).call)
 
 
 @cacheable
@@ -260,60 +241,3 @@ def bytes_of(array: NDArray) -> NDArray:
     if not array.size:
         return NO_FILL
     return array[(slice(1),) * array.ndim].reshape(1).view(np.uint8)
-
-
-def place_in(source: Any) -> Any:
-    """Return the number of a source's first element; those before it are in the same source."""
-    return (source << PLACE_BITS) + (1 << PLACE_BITS - 1)
-
-
-def numbers_of(array: NDArray, source: int) -> NDArray:
-    """Return an array whose elements say where an array's elements lie in its memory."""
-    steps = tuple(step // array.itemsize for step in array.strides)
-    number = _numbers_of if array.size <= SMALL else _numbers_of.__wrapped__
-    return number(array.shape, steps, source)
-
-
-@functools.lru_cache(maxsize=ALIKE)
-def _numbers_of(shape: tuple[int, ...], steps: tuple[int, ...], source: int) -> NDArray:
-    numbers = np.full(shape, place_in(source), np.int64)
-    for axis, (length, step) in enumerate(zip(shape, steps, strict=True)):
-        numbers += (np.arange(length) * step).reshape(-1, *(1,) * (len(shape) - 1 - axis))
-    return frozen(numbers)
-
-
-def traced(numbers: NDArray) -> Moves | None:
-    """Return the moves that put elements where their numbers are; none above 0 is the fill.
-
-    Only from adjacent elements, in either direction, and from one again and again.
-    """
-    if not 0 < numbers.size <= LARGE or numbers.dtype != np.int64:
-        return None
-    trace = _traced if numbers.size <= SMALL else _traced.__wrapped__
-    runs = trace(numbers.tobytes())
-    return None if runs is None else Moves(numbers.shape, runs)
-
-
-@functools.lru_cache(maxsize=ALIKE)
-def _traced(numbers: bytes) -> NDArray | None:
-    flat = np.frombuffer(numbers, np.int64)
-    flat = np.where(flat <= 0, place_in(FILL), flat)
-    steps = np.diff(flat)
-    near = np.abs(steps) <= 1
-    within = np.append(False, near)
-    within[2:] &= ~near[:-1] | (steps[1:] == steps[:-1])
-    starts = np.flatnonzero(~within)
-    counts = np.diff(np.append(starts, flat.size))
-    if starts.size > MAX_RUNS or (
-        flat.size > SMALL and flat.size < MIN_ELEMENTS_PER_RUN * starts.size
-    ):
-        return None
-    first, apart = flat[starts], np.where(counts > 1, np.append(steps, 1)[starts], 1)
-    sources = first >> PLACE_BITS
-    columns = (sources, first - place_in(sources), starts, counts, apart)
-    return fixed(np.stack(columns, 1))
-
-
-def fixed(runs: NDArray) -> NDArray:
-    """Return runs as the kernel takes them, which nobody may change."""
-    return frozen(np.ascontiguousarray(runs, np.int64))

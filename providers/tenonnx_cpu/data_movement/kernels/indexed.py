@@ -5,8 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import types
-from numba.extending import intrinsic
 
 from tenonnx_cpu.data_movement.kernels import (
     ADDED,
@@ -18,6 +16,7 @@ from tenonnx_cpu.data_movement.kernels import (
     SLICED_FIELDS,
     WRITTEN,
 )
+from tenonnx_cpu.data_movement.kernels.gathered import MANY, gather_bytes
 from tenonnx_cpu.data_movement.kernels.runs import copy_runs, width_of
 from tenonnx_cpu.elementwise.kernels.operations import (
     ADD,
@@ -46,9 +45,6 @@ from tenonnx_cpu.jit.vectors.views import elements, on_stack
 
 indexed_sizes = named("IndexedSizes", INDEXED_FIELDS)
 sliced_sizes = named("SlicedSizes", SLICED_FIELDS)
-
-# Bytes along an axis that the second cache holds.
-CACHED_AXIS_BYTES = 1 << 18
 
 # Slices whose first bytes are fetched together: one after the other, each waits for memory.
 SOON = 64
@@ -189,60 +185,22 @@ def find_elements(data: Any, places: Any, sizes: Any, first: Any, addresses: Any
     return absent
 
 
-@intrinsic
-def load_alone(typing_context: Any, address: Any, dtype: Any) -> Any:
-    """Load a number at an address by itself: as one of a vector it takes most processors longer."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        kind = context.get_value_type(signature.return_type)
-        pointer = builder.inttoptr(values[0], kind.as_pointer())
-        return builder.load_atomic(pointer, "monotonic", kind.width // 8)
-
-    return dtype.dtype(types.intp, dtype), generate
-
-
-@inlined
-def gather_row(
-    data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any, dtype: Any, whole: Any
-) -> Any:
-    """Gather adjacent elements of a row from data that the cache holds, at ``whole`` numbers."""
-    absent, count = 0, stop - first
-    wanted = elements(places + sizes.place_step * first, count, whole)
-    out = elements(other + sizes.size * first, count, dtype)
-    depth, axis_step, data_step = sizes.depth, sizes.axis_step, sizes.data_step
-    start = data + first * data_step
-    for i in range(count):
-        place = i64(wanted[i])
-        place += depth & (place >> 63)  # negative ones are from the end
-        inside = np.uint64(place) < np.uint64(depth)
-        absent += 0 if inside else 1
-        out[i] = load_alone(start + (place if inside else 0) * axis_step + i * data_step, dtype)
-    return absent
-
-
 @helper
-def gather_bytes(
-    data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any, whole: Any
+def move_row(
+    data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any, memory: Any, known: Any
 ) -> Any:
-    """Gather adjacent elements of any size."""
-    if sizes.size == 1:
-        return gather_row(data, places, other, sizes, first, stop, np.uint8, whole)
-    if sizes.size == 2:
-        return gather_row(data, places, other, sizes, first, stop, np.uint16, whole)
-    if sizes.size == 4:
-        return gather_row(data, places, other, sizes, first, stop, np.uint32, whole)
-    return gather_row(data, places, other, sizes, first, stop, np.uint64, whole)
+    """Move some elements of a row; return how many places there are not.
 
-
-@helper
-def move_row(data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: Any) -> Any:
-    """Move some elements of a row; return how many places there are not."""
+    Args:
+        memory: ``MANY`` numbers to work in.
+        known: Whether it has where the elements of such places lie.
+    """
     beside = sizes.place_step == (8 if sizes.wide else 4) and sizes.other_step == sizes.size
-    if beside & (sizes.way == GATHERED) & (sizes.depth * sizes.axis_step <= CACHED_AXIS_BYTES):
+    if beside & (sizes.way == GATHERED):
         if sizes.wide:
-            return gather_bytes(data, places, other, sizes, first, stop, np.int64)
-        return gather_bytes(data, places, other, sizes, first, stop, np.int32)
-    absent, memory = 0, on_stack(SOON, np.int64)
+            return gather_bytes(data, places, other, sizes, first, stop, memory, known, np.int64)
+        return gather_bytes(data, places, other, sizes, first, stop, memory, known, np.int32)
+    absent = 0
     for begin in range(first, stop, SOON):
         addresses = memory[: min(SOON, stop - begin)]
         absent += find_elements(data, places, sizes, begin, addresses)
@@ -254,7 +212,7 @@ def move_row(data: Any, places: Any, other: Any, sizes: Any, first: Any, stop: A
 def move_units(arguments: Any, task: Any, worker: Any) -> None:
     """Move elements of some pieces of rows."""
     data, places, other, wrong, sizes, numbers = arguments
-    axes = numbers[len(INDEXED_FIELDS) :]
+    axes, memory, before = numbers[len(INDEXED_FIELDS) :], on_stack(MANY, np.int64), i64(0)
     for unit in range(task * sizes.grain, min(sizes.units, (task + 1) * sizes.grain)):
         first_row, last_row, piece = 0, sizes.rows, unit
         if sizes.whole:
@@ -270,8 +228,10 @@ def move_units(arguments: Any, task: Any, worker: Any) -> None:
                 here += index * axes[4 * axis + 1]
                 at += index * axes[4 * axis + 2]
                 there += index * axes[4 * axis + 3]
-            if move_row(here, at, there, sizes, first, stop):
+            known = (at == before) & (sizes.width <= MANY)
+            if move_row(here, at, there, sizes, first, stop, memory, known):
                 wrong[0] = 1
+            before = at
 
 
 @parallel

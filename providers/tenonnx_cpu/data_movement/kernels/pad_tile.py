@@ -48,14 +48,17 @@ def move_runs(arguments: Any, task: Any, worker: Any) -> None:
     for n in range(task * grain, min(runs.shape[0], (task + 1) * grain)):
         source = starts[runs[n, 0]] + width * runs[n, 1]
         target = out + width * runs[n, 2]
-        count, step = runs[n, 3], runs[n, 4]
+        count, step, times = runs[n, 3], runs[n, 4], runs[n, 5]
+        source_step, target_step = width * runs[n, 6], width * runs[n, 7]
         if step == 1:
             if count != before:
                 before, together = count, width_of(width * count)
-            copy_runs(together, source, 0, target, 0, width * count, 1)
-        else:
-            source -= width * (count - 1) if step < 0 else 0
-            copy_otherwise(source, target, count, step, width)
+            copy_runs(together, source, source_step, target, target_step, width * count, times)
+            continue
+        source -= width * (count - 1) if step < 0 else 0
+        for i in range(times):
+            at, to = source + i * source_step, target + i * target_step
+            copy_otherwise(at, to, count, step, width)
 
 
 @kernel(
@@ -67,8 +70,9 @@ def move(runs, sources, out, width, grain, threads):  # type: ignore[no-untyped-
 
     Args:
         runs: Of each, the source's number, the place of its first element there, the place of that
-            in the result, how many elements there are, and what is from one to the next in the
-            source: 1, 0 or -1.
+            in the result, how many elements there are, what is from one to the next in the
+            source: 1, 0 or -1; how many such runs there are, and elements from one to the next in
+            the source and in the result.
         sources: The beginnings of 16 sources, and of what nothing is moved to.
         out: The result.
         width: Bytes of an element: 1, 2, 4 or 8.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from llvmlite import ir
@@ -38,14 +39,14 @@ def copy_runs(
     kind = ir.IntType(8 * width) if width < 16 else v.vector(ir.IntType(8), width)
     end = b.sub(run, I64(width))
 
-    def one(index: Value, carried: list[Value]) -> list[Value]:
+    def one(index: Value, carried: list[Value], whole: bool = False) -> list[Value]:
         at = b.add(source, b.mul(index, source_step))
         to = b.add(target, b.mul(index, target_step))
 
         def move(offset: Value) -> None:
             v.store(b, v.load(b, kind, b.add(at, offset)), b.add(to, offset))
 
-        if width == MOVED_BYTES[-1]:
+        if width == MOVED_BYTES[-1] and not whole:
 
             def some(index: Value, carried: list[Value]) -> list[Value]:
                 move(b.mul(index, I64(width)))
@@ -54,23 +55,15 @@ def copy_runs(
             v.loop(b, b.sdiv(b.add(end, I64(width - 1)), I64(width)), [], some)
         else:
             move(I64(0))
-        move(end)
+        if not whole:
+            move(end)
         return carried
 
-    if width < MOVED_BYTES[-1]:
-        with b.if_else(b.icmp_signed("==", end, I64(0))) as (alone, others):
-            with alone:
-
-                def single(index: Value, carried: list[Value]) -> list[Value]:
-                    x = v.load(b, kind, b.add(source, b.mul(index, source_step)))
-                    v.store(b, x, b.add(target, b.mul(index, target_step)))
-                    return carried
-
-                v.loop(b, count, [], single)
-            with others:
-                v.loop(b, count, [], one)
-    else:
-        v.loop(b, count, [], one)
+    with b.if_else(b.icmp_signed("==", end, I64(0))) as (alone, others):
+        with alone:
+            v.loop(b, count, [], functools.partial(one, whole=True))
+        with others:
+            v.loop(b, count, [], one)
 
 
 @helper
