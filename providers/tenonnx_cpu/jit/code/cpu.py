@@ -220,6 +220,11 @@ class Cpu(NamedTuple):
         """Whether it gains from products of uint8 by int8 whose adjacent sums fit int16."""
         return self.lanes == 8 and not self.vnni
 
+    @property
+    def has_wide_cache(self) -> bool:
+        """Whether the second-level cache is known to have 2 MiB, as with AMX, not 1 MiB or less."""
+        return self.amx
+
 
 @functools.cache
 def cpu() -> Cpu:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, helper, i64, kernel, size, u16
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.lanes import LANES
@@ -41,10 +42,10 @@ FEWEST, SHALLOWEST = 8, 128
 # Rows of a block up to which it is multiplied panel by panel: of more, A is read too often.
 HIGHEST = 512
 
-# Rows of a block up to which its panels are half as deep with AVX-512: the first of a few tiles
-# packs what fits the first-level cache beside A. On a Sapphire Rapids those of 64 to 200 rows took
-# .86 to .97 of the time, those of 512 and more 1.03.
-MAX_SHALLOW_ROWS = 256
+# Rows of a block up to which its panels are half as deep where the second-level cache is wide: the
+# first of a few tiles packs what fits the first-level cache beside A. On a Sapphire Rapids those of
+# 64 to 200 rows took .86 to .97 of the time, those of 512 and more 1.03; on a Zen 4 .97 to 1.03.
+MAX_SHALLOW_ROWS = 256 if cpu().has_wide_cache else 0
 
 
 @helper
@@ -126,7 +127,7 @@ def make_product(kind: str) -> Any:
         a_block = a.ctypes.data + offsets[0]
         b_block = b.ctypes.data + offsets[1] + left * b_column
         in_lines = b_column == width
-        is_low = not BY_PANELS and high <= MAX_SHALLOW_ROWS
+        is_low = high <= MAX_SHALLOW_ROWS
         deep = split(depth, DEPTH // 2 if is_low else DEPTH, 1)
         result = c.ctypes.data + 4 * (top * columns + left)
         sums, sums_row = result, 4 * columns
