@@ -314,6 +314,7 @@ def part_with_weights(model: ir.Model) -> ir.Model:
     objects, not bytes.
     """
     values = [value for graph in graphs.graphs(model) for value in graph.initializers.values()]
+    # Without code of Python's: an interrupt within a finalizer would be printed and lost.
     each = map(_setter(), values, itertools.repeat(None))
     model.graph.meta[RELEASE_KEY] = when_gone(model, deque[object](maxlen=0).extend, each)
     return model

@@ -213,6 +213,7 @@ def select(
     for name in sorted(off - known.keys()):
         raise InvalidArgument(f"no transform {name!r} to disable{did_you_mean(name, known)}")
     chosen = [t for t in known.values() if t.name not in off and _RANK[t.level] <= level]
+    # By name at last: the order in which plug-ins load must not change a model.
     return sorted(chosen, key=lambda t: (t.level != "required", t.order, t.name))
 
 
@@ -274,6 +275,7 @@ def _apply(
     except Exception as error:
         if transform.level == "required" and isinstance(error, TenonnxError):
             raise
+        # Transforms trust nodes to be as their schemas say; this is checked where one has failed.
         if wrong := next(filter(None, map(misfit, graphs.nodes(model.graph))), None):
             raise InvalidGraph(wrong) from error
         done = ", ".join(r.name for r in reports if r.modified) or "none"

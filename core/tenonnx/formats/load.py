@@ -95,7 +95,7 @@ def _load_proto(
     source: onnx.ModelProto, registry: WeightRegistry, roots: Roots, supplied: Supplied
 ) -> ir.Model:
     proto, inside = source, graphs(source)
-    if has_sparse(source, inside) or has_maps(inside):  # which the reading will replace
+    if has_sparse(source, inside) or has_maps(inside):  # reading replaces them in the message
         proto = onnx.ModelProto()
         proto.CopyFrom(source)
     folders = DataFolders.of_folders((), roots)
@@ -139,6 +139,7 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
         skeleton = skim(buffer, where=where)
         proto = onnx.ModelProto.FromString(skeleton.data)
     except (InvalidProtobuf, DecodeError) as error:
+        # protobuf says only that it failed. A second, slower look finds the byte.
         exact = _diagnosis(buffer, error)
         hint = exact.hint if isinstance(exact, InvalidProtobuf) else None
         raise _not_a_model(name, buffer, str(exact.args[0]), hint) from error
@@ -197,6 +198,7 @@ def _restore_input_types(graph: ir.Graph, proto: onnx.GraphProto, *, inner: bool
         proto: The same as protobuf has it.
         inner: Whether there are graphs in nodes.
     """
+    # onnx_ir reads outputs after inputs into the same value, so an output's type would stay.
     for value, info in zip(graph.inputs, proto.input, strict=True):
         if value.is_graph_output():
             ir.serde.deserialize_value_info_proto(info, value)

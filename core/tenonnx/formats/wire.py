@@ -128,13 +128,15 @@ class _Scan:
         if kind == "Attribute" and self.holds_no_tensor(stop):
             return self.long_list(start, stop) if stop - start > MAX_PROTOBUF_LIST_BYTES else None
         buffer, threshold, nested = self.buffer, self.threshold, NESTED_BY_TAG[kind]
+        # Up to ``copied`` everything is in the pieces. Fields between two changed messages are one
+        # piece, so that few are joined.
         pieces: Pieces = []
         copied = position = start
         while position < stop:
             begin = position
             tag = buffer[position]
             position += 1
-            if tag > 127:
+            if tag > 127:  # nearly all tags are one byte, and need no call
                 tag, position = self.varint(begin, stop)
             if tag & 7 != BYTES:
                 if tag & ~7 | BYTES in nested:
@@ -193,6 +195,8 @@ class _Scan:
             body, position = self.length(body, stop)
             if tag == RAW_DATA or tag in PACKED_ELEMENT_TYPES:
                 contents.append((tag, begin, body, position))
+        # Contents in two fields, or of another type, contradict the specification. They stay in the
+        # skeleton, where onnx_ir reads or refuses them.
         if location == EXTERNAL or len(contents) != 1:
             return None
         tag, begin, body, end = contents[0]

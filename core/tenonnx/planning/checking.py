@@ -45,6 +45,7 @@ def checked(
         owners[info.id] = owner
         own = limits_of(tolerances, info.name, info.op_type)
         limits.update(dict.fromkeys(filter(None, info.outputs), own))
+        # Random operators draw other numbers there, and bodies are checked node by node.
         if node.op_type not in RANDOM and not has_bodies(node):
             references[info.id] = step_on_host(node, hosts)
     check = Checks(references, owners, limits)
@@ -176,6 +177,7 @@ class CheckedCall:
                 (row,) = differences([f"'{value.name}'"], [found], [expected[value]], *limits)
                 wrong = None if row.agrees else row.sentence(found)
             elif wrong is None and _has_nan([found]) and not nan:
+                # No host computes the node: NaN out of numbers is the only sign of a fault.
                 wrong = f"'{value.name}' has NaN, and what it was made of has none"
             if wrong:
                 return wrong

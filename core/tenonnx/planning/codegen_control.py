@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # Loops inside each other. CPython compiles at most 20 nested blocks; Scan-8 takes two.
 MAX_LOOPS = 9
 
+# Conditions of bodies: models declare scalars, or rows of one element.
 TRUE, TRUE_ROW = np.array(True), np.array([True])
 
 
@@ -107,6 +108,7 @@ def emit_loop(g: Generator, item: Control) -> None:
     g.line(f"{going} = {begin}")
     count = g.call(control.iterations, g.fetch(trip, HOST))
     with loop(g, f"for {number} in {count}:"):
+        # At the beginning, since a first condition that is false allows no iteration.
         g.line(f"if not {going}: break")
         index, condition, *state = body.inputs
         if item.bodies["body"].is_read(index):
@@ -246,7 +248,7 @@ def bodies(g: Generator, item: Control, step: Step) -> list[str]:
             g.settle(value, device)
             parameters.append(g.fresh("v"))
         function = g.fresh("body")
-        outside, g.loops = g.loops, 0
+        outside, g.loops = g.loops, 0  # CPython counts nested blocks in each function anew
         with g.indented(f"def {function}({', '.join(parameters)}):"):
             for value, parameter in zip(body.graph.inputs, parameters, strict=True):
                 g.define(value, device, parameter)

@@ -27,6 +27,7 @@ def truth(condition: Any) -> bool:
 
 def stoppable(items: Iterable[Item]) -> Iterable[Item]:
     """Return a loop's iterator; in a thread with limits, it checks them before each step."""
+    # Threads without limits, as nearly all, have the plain iterator: a generator costs each turn.
     return _asking(items) if interruption.limits() else items
 
 

@@ -276,6 +276,7 @@ class Plan:
         """Name the node whose line raised; what stops a run comes back as it is."""
         if isinstance(error, Stopped | errors.CheckFailed) or raised_by_handler(error):
             return error
+        # The innermost frame of the plan's code: bodies of operators are functions within it.
         culprit = None
         for code, line in lines(error):
             if code.co_filename == self._filename:
@@ -294,6 +295,7 @@ class Plan:
         else:
             note_arguments(error, self._filename, failed.source)
 
+        # Of a node that differs from its schema, the schema's sentence says more than a kernel's.
         nodes = culprit.nodes if isinstance(culprit, Step) else (culprit,)
         if wrong := next(filter(None, map(misfit, nodes)), None):
             return errors.NodeMisused(wrong)

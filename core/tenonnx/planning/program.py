@@ -134,6 +134,7 @@ class Program:
 
     def narrowed(self, outputs: Sequence[ValueInfo]) -> Program:
         """Return a program of those steps, apart, that some of the graph outputs need."""
+        # Apart, because a step of several parts computes all of its outputs, wanted or not.
         needed = set(outputs)
         items: list[Step | Control] = []
         for item in reversed(self.apart().block.items):
@@ -158,6 +159,7 @@ def homes_of(steps: Sequence[Step]) -> Iterator[tuple[ValueInfo, Device]]:
     """Yield what steps and their parts make elsewhere than on the host, and where."""
     for step in steps:
         if step.device.id != HOST.id:
+            # A part may leave its result on the host where the step as one does not.
             for made in (step, *step.parts):
                 device = made.device_of_outputs
                 yield from ((value, device) for value in made.outputs)
@@ -188,6 +190,8 @@ def _last_uses(
     for item in items:
         own.update(item.outputs)
     own.difference_update(graph.outputs)
+    # From the end on, the first item that has a value is the last one to use it. A result that
+    # nobody reads is used last by its own maker, and so dropped at once.
     last: list[list[ValueInfo]] = [[] for _ in items]
     for index in reversed(range(len(items))):
         for value in (*reads(items[index]), *items[index].outputs):

@@ -167,7 +167,7 @@ class Catalogue:
                     f"it, and is {found.name!r}",
                     hint="say the class's own name and aliases, and that it is not `unasked`",
                 )
-        except (Exception, SystemExit) as error:  # a stranger's code may raise anything
+        except (Exception, SystemExit) as error:  # a stranger's code may raise, or end the program
             record.error = one_line(error)
             self._providers.pop(provider.name, None)
             return None
@@ -220,6 +220,7 @@ class Catalogue:
             )
         record.registered.append("commands")
         self.commands.append((record, app))
+        # A command of a name that is taken is left out: built-in ones take theirs first.
         self.commands.sort(key=lambda command: not command[0].builtin)
 
 

@@ -68,6 +68,8 @@ def kept(paths: Iterable[Path]) -> Iterator[Kept]:
 def note_use(path: str | os.PathLike[str], written_ns: int) -> None:
     """Say that a file is used now, which was written when it says."""
     with contextlib.suppress(OSError):
+        # Set here, since many file systems are mounted without times of access. The time of
+        # writing stays: it is part of a file's identity.
         os.utime(path, ns=(time.time_ns(), written_ns))
 
 
@@ -133,11 +135,13 @@ class Room:
         """Look how much there is; return what was deleted, ``None`` if there is no room."""
         from pathlib import Path  # few processes look
 
+        # By time of use, which is the first field: the files unused for longest go first.
         files = sorted(kept(self.files()))
         used = sum(each.size for each in files)
         excess = used + nbytes - self.limit_at(used)
         own = set(map(Path, self.own))
         others = [each for each in files if each.path not in own]
+        # Deleting all would not do either, so nothing is deleted.
         if excess > sum(each.size for each in others):
             return None
         going = []

@@ -183,6 +183,7 @@ def _fault_of(folder: str) -> Fault | None:
         return _faults[key]
     except KeyError:
         found = folder_fault(folder)
+        # A relative folder is another one after chdir, and one that is not there may be made.
         if os.path.isabs(folder) and (found or os.path.isdir(folder)):
             _faults[key] = found
         return found
@@ -190,6 +191,7 @@ def _fault_of(folder: str) -> Fault | None:
 
 def warn_once(folder: Path, message: str, *values: object) -> None:
     """Log what is wrong with a folder, or with a file in it, unless something has been said."""
+    # setdefault is atomic: of two threads one finds its own object.
     mine = object()
     if _told.setdefault(os.fspath(folder), mine) is mine:
         log.warning(message, *values)
@@ -213,7 +215,7 @@ def folder_fault(folder: str) -> Fault | None:
     for path, status, is_above in _way_to(folder):
         if found := _owner_fault(status):
             return path, found, OWN_FOLDER
-        if stat.S_ISLNK(status.st_mode):
+        if stat.S_ISLNK(status.st_mode):  # its rights mean nothing; its target is on the way, too
             continue
         if (found := _rights_fault(status, None, path)) and not (
             is_above and status.st_mode & stat.S_ISVTX
@@ -308,6 +310,7 @@ def _names_writers(access: bytes) -> bool:
     It is a version, 2, and entries of a tag, permissions and an id. What its format does not say
     may be anything.
     """
+    # A form that is not understood counts as one that lets others write.
     version, entries = access[:4], access[4:]
     if access and (version != ACL_VERSION or len(entries) % ACL_ENTRY.size):
         return True

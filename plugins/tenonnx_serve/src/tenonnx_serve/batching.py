@@ -53,6 +53,7 @@ class Batch:
     def __init__(self, members: Sequence[Waiting]) -> None:
         self.members = members
         self.left = len(members)
+        # The time limit of one request must not stop a run that others wait for.
         self.stop = members[0].stop if len(members) == 1 else Stop(float("inf"))
         for member in members:
             member.batch = self
@@ -182,6 +183,7 @@ class Queue:
         loop, key = asyncio.get_running_loop(), batched_run.signature(waiting.request)
         if (group := self._groups.get(key)) is None:
             group = self._groups[key] = Group()
+            # Even without a wait: requests that this turn of the loop reads are joined.
             loop.call_later(self.batching.wait, self._due, group)
         group.members.append(waiting)
         if group.ripe(self.batching.largest):
@@ -195,6 +197,7 @@ class Queue:
         """Start the runs that may start, the oldest first."""
         for key, group in list(self._groups.items()):
             while self._running < self.model.at_once and group.ripe(self.batching.largest):
+                # Those whose clients have gone, or whose time is over, are dropped here.
                 members = [
                     one for one in group.take(self.batching.largest) if not one.future.done()
                 ]
@@ -233,6 +236,7 @@ class Queue:
 
     def _count(self, found: Sequence[Any]) -> None:
         now = time.perf_counter_ns()
+        # By identity: requests that were joined share one run, which counts once.
         runs = {id(one[1]): one[1] for one in found if not isinstance(one, BaseException)}
         for run in runs.values():
             self.model.statistics.ran(run, now)

@@ -73,7 +73,7 @@ async def read_body(
         if message.get("more_body"):
             body = await _rest(receive, bytearray(body), limits.body, room)
     except asyncio.CancelledError:
-        if late and task is not None:
+        if late and task is not None:  # cancelled by the timer, and not by whoever runs the task
             task.uncancel()
             raise SlowBody(f"the request's body took more than {limits.body_seconds:g} s") from None
         raise
@@ -84,6 +84,7 @@ async def read_body(
     encoding = headers.get(b"content-encoding", b"identity")
     if encoding == b"identity":
         return body
+    # As much as the body may become: its size is known only when it is inflated.
     room.take(limits.body)
     try:  # in a thread, as zlib leaves the interpreter to others
         return await asyncio.to_thread(decompressed, body, encoding, limits.body)

@@ -79,7 +79,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
             return False
         cycle.keep_alive = False
         self.loop.call_later(HALF_CLOSED_SECONDS, self.transport.close)
-        return True
+        return True  # the transport stays open
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the timers, which would keep the connection."""
@@ -116,6 +116,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
         if self.transport.lingering:
             self.transport.drop(data)
             return
+        # A piece may have more than the head, so this is a bound; the exact size is found later.
         self._head_bytes = self._head_bytes + len(data) if self._reading_head else len(data)
         self._fresh = True
         super().data_received(data)
@@ -225,6 +226,7 @@ class Connection(HttpToolsProtocol):  # type: ignore[misc]  # the checker sees n
 
     def timeout_keep_alive_handler(self) -> None:
         """Close an idle connection, but not one whose answer the client still reads."""
+        # Fewer bytes than at the last look: the client reads, if slowly.
         unsent = self.transport.get_write_buffer_size()
         if unsent and (self._unsent == 0 or unsent < self._unsent):
             self._unsent = unsent

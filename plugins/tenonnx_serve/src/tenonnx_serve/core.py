@@ -134,6 +134,7 @@ class Core:
         """
         began, model, spent = time.perf_counter_ns(), queue.model, None
         try:
+            # Small requests are decoded here: a handover to a thread takes longer than that.
             request = decode() if size < MIN_THREADED_BYTES else await self.threads.submit(decode)
             decoded = time.perf_counter_ns()
             seconds = min(self.settings.limits.seconds, request.timeout)
