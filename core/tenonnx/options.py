@@ -200,7 +200,7 @@ class SessionOptions:
     def add_external_initializers_from_files_in_memory(
         self, names: Sequence[str], buffers: Sequence[Any], lengths: Sequence[int]
     ) -> None:
-        """Let buffers stand for files of external data; used in place.
+        """Use buffers in place of files of external data, without a copy.
 
         Args:
             names: The files' names, as the model's tensors locate them.

@@ -378,7 +378,7 @@ class InferenceSession(Session):
         return rebuilt, (build, source)
 
     def watch(self, profiler: Profiler) -> None:
-        """Let a profiler see every run from now on, until ``end_profiling``."""
+        """Profile every run from now on, until ``end_profiling``."""
         self._profiler = profiler
         self._observers.append(profiler)
         if self._options.enable_profiling:

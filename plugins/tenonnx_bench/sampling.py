@@ -105,7 +105,7 @@ class _Watched:
         self.steps[told.pop("step")] = told
 
     def send(self) -> None:
-        """Let it continue."""
+        """Have the process continue."""
         assert self.process.stdin is not None
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()

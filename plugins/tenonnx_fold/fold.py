@@ -217,7 +217,7 @@ def _texts(attributes: list[tuple[str, Any]]) -> Iterator[str]:
 
 
 def _registered(graph: ir.Graph, node: ir.Node, weights: list[Weight]) -> dict[ir.Value, ir.Value]:
-    """Let all nodes read initializers for a node's outputs; return which stands for which."""
+    """Replace a node's outputs by initializers; return the initializer of each output."""
     constants = {}
     for output, weight in zip(node.outputs, weights, strict=True):
         if not output.name:

@@ -44,7 +44,7 @@ def lift_constants(model: ir.Model, context: TransformContext) -> bool:
 
 
 def _is_lifted(node: ir.Node, context: TransformContext) -> bool:
-    """Let all who read a constant read an initializer; return whether nobody reads the node."""
+    """Replace a constant by an initializer for all readers; return whether the node is unread."""
     if not node.outputs:
         return True
     output, graph = node.outputs[0], node.graph

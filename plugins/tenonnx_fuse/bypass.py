@@ -11,7 +11,7 @@ from tenonnx.graph import replace_uses
 
 
 def bypass(node: ir.Node, value: ir.Value) -> bool:
-    """Let everybody who reads a node's first output read a value instead; drop the node.
+    """Replace a node's first output by a value for all readers; drop the node.
 
     Returns:
         ``False`` if that cannot be: a graph's output cannot be its input, a constant, a value of

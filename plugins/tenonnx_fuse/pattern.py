@@ -74,6 +74,7 @@ class Found:
 
     def any_of(self, attempts: Iterable[Callable[[], bool]]) -> bool:
         """Try one way after another, each from where this stood."""
+        # Copied for each attempt: a failed one leaves what it matched before it failed.
         kept = dict(self.nodes), dict(self.values), dict(self.numbers)
         for attempt in attempts:
             if attempt():
@@ -91,7 +92,7 @@ class Pattern(ABC):
 
     @abstractmethod
     def match(self, value: ir.Value, found: Found) -> bool:
-        """Return whether a value is this, and adds what it is made of to what was found."""
+        """Return whether a value matches, and add its nodes to those found."""
 
 
 Like: TypeAlias = Pattern | str | float
@@ -192,6 +193,7 @@ class Op(Pattern):
             return found.nodes[node] is self or found.fail(
                 lambda: f"{label(node)} is another part of it"
             )
+        # A rewrite replaces nodes of one graph: one around it runs at another time, or more often.
         first = next(iter(found.nodes), node)
         if node.graph is not first.graph:
             return found.fail(lambda: f"{label(node)} is in another graph")

@@ -33,7 +33,7 @@ def _swaps(node: ir.Node) -> str | None:
 
 
 def _of_transposed(found: Found, _: TransformContext) -> list[ir.Node] | str:
-    """Let Gemm read a matrix as it is stored, along its columns."""
+    """Have Gemm read a matrix as it is stored, along its columns."""
     node = found.last
     if node.op_type == "Gemm":
         turns = {"transA": attribute(node, "transA", 0), "transB": attribute(node, "transB", 0)}

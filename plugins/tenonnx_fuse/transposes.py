@@ -95,7 +95,7 @@ class Region:
         if (
             node.op_type not in BY_FIRST_INPUT | BROADCASTING
             or node.domain
-            or (node.version or 1) < 7
+            or (node.version or 1) < 7  # before it, operands broadcast along a named axis
         ):
             return False
         if len(node.outputs) != 1 or node.outputs[0].is_graph_output():
@@ -114,7 +114,7 @@ class Region:
         )
 
     def turn_back(self) -> int:
-        """Let the nodes work on what there was before; return how many Transposes that saves."""
+        """Have the nodes read the values before the Transposes; return how many that saves."""
         makers: set[ir.Node] = set()
         read: set[ir.Value] = set()
         behind: list[ir.Node] = []
@@ -136,6 +136,8 @@ class Region:
             if not maker.outputs[0].is_graph_output()
             and all(use.node in self.nodes for use in maker.outputs[0].uses())
         ]
+        # Each value from outside, and each one that others read, costs a new Transpose. Without one
+        # behind the region the Transposes would only move.
         saved = len(behind) + len(unread) - len(read) - len(written)
         if not behind or saved <= 0:
             return 0
@@ -165,6 +167,7 @@ class Region:
             others = [use for use in value.uses() if use.node not in inside]
             maker = value.producer()
             assert maker is not None
+            # The uses are listed first: the new Transpose is one of the value's, too.
             as_before = self._transposed(maker, value, self.order)
             for use in others:
                 use.node.replace_input_with(use.idx, as_before)
@@ -207,7 +210,7 @@ class Region:
     def _constant(self, node: ir.Node, value: ir.Value) -> ir.Value:
         weight = weight_of(value)
         assert weight is not None
-        if np.prod(weight.shape) == 1:
+        if np.prod(weight.shape) == 1:  # it broadcasts in any order of axes
             return value
         shape = (1,) * (len(self.order) - len(weight.shape)) + tuple(weight.shape)
         name = f"{value.name}/{','.join(map(str, self.back))}"

@@ -74,6 +74,7 @@ def widen_fp16(model: ir.Model, context: TransformContext) -> bool:
                 entering, leaving = _entering(subgraph), _leaving(subgraph)
                 casts = len(entering) + len(leaving)
                 slow = sum(n.op_type in SLOW_IN_16_BITS for n in subgraph)
+                # A convolution in 16 bits takes far longer than any casts around it.
                 dear = casts > MAX_CASTS_PER_SLOW_NODE * slow
                 if casts and dear and not any(n.op_type in CONVOLUTIONS for n in subgraph):
                     chains = _chains(subgraph)
@@ -227,6 +228,7 @@ def _widen(
     context: TransformContext,
 ) -> None:
     """Widen a subgraph; ``casts`` are those of values that it reads, which others may read too."""
+    # All that depends on types and readers is listed first, since the loops below change both.
     kinds = {node: dtype_of(node.outputs[0]) for node in subgraph}
     leaving = {
         value: (

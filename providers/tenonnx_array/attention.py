@@ -114,7 +114,7 @@ def joined(x: Array) -> Array:
 def fits(
     q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...], mask: Array | None, repeats: int
 ) -> bool:
-    """Say whether products of these shapes broadcast nothing but heads of keys.
+    """Return whether products of these shapes broadcast nothing but heads of keys.
 
     Args:
         q: The queries' shape, (batch, heads, length, size).
@@ -131,7 +131,7 @@ def fits(
 
 
 def spreads(mask: tuple[int, ...], scores: tuple[int, ...]) -> bool:
-    """Say whether a mask of a shape has a number for every key, and broadcasts to the scores."""
+    """Return whether a mask has a number for every key, and broadcasts to the scores."""
     sides = zip(reversed(mask), reversed(scores), strict=False)
     is_whole = 0 < len(mask) <= len(scores) and mask[-1] == scores[-1]
     return is_whole and all(own in (1, size) for own, size in sides)
@@ -317,6 +317,7 @@ def softmax(xp: Namespace, x: Array, *, zeros: bool = True) -> Array:
         y = xp.exp(x - top)
         y /= xp.sum(y, axis=-1, keepdims=True)
         return y
+    # -inf less -inf is NaN, where a row has no key; its sum of 0 makes zeros of it.
     y = xp.exp(x - xp.where(xp.isneginf(top), x.dtype.type(0), top))
     total = xp.sum(y, axis=-1, keepdims=True)
     y /= xp.where(total == 0, x.dtype.type(1), total)

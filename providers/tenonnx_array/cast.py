@@ -99,7 +99,7 @@ def _powers_of_two(xp: Namespace, x: Array, saturate: int, round_mode: str) -> A
 
 
 def _carries(fraction: Array, round_mode: str) -> Array:
-    """Tell which fractions, of [0.5, 1), round up to the next power of two."""
+    """Return which fractions, of [0.5, 1), round up to the next power of two."""
     if round_mode == "up":
         return fraction > 0.5
     if round_mode == "nearest":

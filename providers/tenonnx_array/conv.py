@@ -114,6 +114,7 @@ def convolve(xp: Namespace, x: Array, w: Array, windows: Windows, group: int) ->
     shape = (n, m, *windows.output)
     length = math.prod(windows.output)
     matrices = w.reshape(group, m // group, math.prod(w.shape[1:]))
+    # A window that is the whole image makes one product of the batch, and not one for each item.
     if group == 1 and windows.is_whole:
         return matmul(xp, x.reshape(n, matrices.shape[2]), matrices[0].T).reshape(shape)
     if math.prod(windows.kernel) == 1 and not windows.is_padded:
@@ -135,7 +136,7 @@ def convolve(xp: Namespace, x: Array, w: Array, windows: Windows, group: int) ->
 def unfold(xp: Namespace, x: Array, windows: Windows) -> Array:
     """Return what every window reads of x (n, group, c, *size): (n, group, c * kernel, length)."""
     lead = x.shape[:3]
-    allocate = xp.zeros if windows.is_padded else xp.empty
+    allocate = xp.zeros if windows.is_padded else xp.empty  # nothing writes the padding's zeros
     columns = allocate((*lead, *windows.kernel, *windows.output), x.dtype)
     for offset, where, positions in windows.taps:
         columns[(slice(None),) * 3 + offset + where] = x[(..., *positions)]
@@ -148,6 +149,7 @@ def _row_blocks(windows: Windows, bytes_per_window: int) -> Iterator[tuple[Windo
     row = math.prod(windows.output[1:])
     step = max(COLUMN_BYTES // max(bytes_per_window * row, 1), 1)
     rows = windows.output[0]
+    # As many parts, but of nearly equal size, so that the last one is not a product of few columns.
     step = -(-rows // -(-rows // step)) if rows else 1
     for start in range(0, rows, step):
         stop = min(start + step, rows)

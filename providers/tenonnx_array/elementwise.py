@@ -91,7 +91,7 @@ _power = in_double("power")
 
 
 def _on_host(x: Array, y: Array) -> bool:
-    """Say whether y is one number that is on the host, and x has the shape of both.
+    """Return whether y is one number that is on the host, and x has the shape of both.
 
     Exponents on a device are not looked at: that would make the host wait.
     """
@@ -212,7 +212,7 @@ table.rows({"Clip": consuming(clip_1)}, since=1)
 
 @op("IsInf", since=10)
 def is_inf(xp: Namespace, x: Array, *, detect_negative: int = 1, detect_positive: int = 1) -> Array:
-    """Tell which elements are infinite, of the signs asked for."""
+    """Return which elements are infinite, of the signs asked for."""
     infinite = xp.isinf(x)
     if not detect_negative:
         infinite = infinite & (x > 0)

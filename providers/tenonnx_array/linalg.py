@@ -44,7 +44,7 @@ def product(xp: Namespace, a: Array, b: Array) -> Array:
 
 
 def _fit(a: tuple[int, ...], b: tuple[int, ...]) -> bool:
-    """Say whether arrays of two shapes can be multiplied; one axis is a row, or a column."""
+    """Return whether arrays of two shapes can be multiplied; one axis is a row, or a column."""
     if not a or not b or a[-1] != b[-2:][0]:
         return False
     stacks = zip(reversed(a[:-2]), reversed(b[:-2]), strict=False)

@@ -136,7 +136,7 @@ class _Scan:
         self._consumes = False
 
     def accepts(self, pattern: str) -> bool:
-        """Say whether ``re`` may match the pattern, then ``parts`` is its text for ``re``."""
+        """Return whether ``re`` may match the pattern, then ``parts`` is its text for ``re``."""
         at = 0
         while at < len(pattern):
             element = ELEMENT.match(pattern, at)

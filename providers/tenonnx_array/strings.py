@@ -99,7 +99,7 @@ def _case_functions(locale: str) -> tuple[Callable[[str], str], Callable[[str], 
 
 @op("RegexFullMatch", since=20, host="all")
 def regex_full_match(_xp: Namespace, x: Array, *, pattern: str) -> Array:
-    """Say of each string whether all of it matches ``pattern``, in RE2's syntax."""
+    """Return for each string whether all of it matches ``pattern``, in RE2's syntax."""
     match = compile_fullmatch(pattern)
     strings: list[Any] = np.asarray(x, object).reshape(-1).tolist()
     return np.array([*map(match, strings)], bool).reshape(np.shape(x))

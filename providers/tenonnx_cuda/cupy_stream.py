@@ -196,7 +196,7 @@ class CupyStream:
                 self._cupy.cuda.set_pinned_memory_allocator(pool.malloc)
 
     def wait_event(self, event: Any) -> None:
-        """Let what comes now start after an event."""
+        """Make the stream wait for an event."""
         self.stream.wait_event(event)
 
     def synchronize(self) -> None:

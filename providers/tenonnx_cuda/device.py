@@ -41,7 +41,7 @@ class CudaDevice(ExposesArrays):
         self._underway += uploads
 
     def _arrive(self) -> None:
-        """Let what comes now start after those weights: an output may be one."""
+        """Make the stream wait for those weights: an output may be one."""
         for upload in tuple(self._underway):
             upload.before(self.stream)
         self._underway.clear()

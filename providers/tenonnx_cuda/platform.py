@@ -66,10 +66,10 @@ class Stream(Protocol):
         """
 
     def active(self) -> AbstractContextManager[object]:
-        """Let this thread's work go to the stream, and its results come from the pool."""
+        """Send this thread's work to the stream, and allocate its results from the pool."""
 
     def ordered(self) -> AbstractContextManager[object]:
-        """Let the kernels that this thread starts go to the stream; what allocates is ``empty``.
+        """Send this thread's kernels to the stream; ``empty`` allocates.
 
         It takes less time than ``active``, and may be entered any number of times.
         """
@@ -85,7 +85,7 @@ class Stream(Protocol):
         """
 
     def wait_event(self, event: Event) -> None:
-        """Let what comes now start after an event, without the host waiting for it."""
+        """Make the stream wait for an event; the host does not wait."""
 
     def synchronize(self) -> None:
         """Wait until everything is done."""
@@ -178,7 +178,7 @@ class Platform(Protocol):
         """
 
     def map_host(self, address: int, nbytes: int, owner: object) -> Block:
-        """Let the device read the host's memory where it is; it takes none of the device's.
+        """Map memory of the host for the device; it takes none of the device's.
 
         Args:
             address: Of a page.

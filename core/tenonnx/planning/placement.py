@@ -278,7 +278,7 @@ def _verdict(provider: Provider, node: ir.Node) -> Literal[True] | str:
 
 
 def _segment_key(unit: Unit) -> tuple[Provider | None, ir.Node | None, Unit | None]:
-    """Tell apart what cannot be one segment: groups, and nodes that hold graphs."""
+    """Return a key that differs for nodes of different segments: groups, and nodes with graphs."""
     (node, *_), alone = unit.nodes, unit.claimed
     holds = unit.provider is None or any(graphs.subgraphs(node))
     return unit.provider, node if holds else None, unit if alone else None

@@ -253,7 +253,7 @@ class PluginSet(Catalogue):
 
 @contextlib.contextmanager
 def _watched(record: PluginRecord) -> Iterator[None]:
-    """Tell the log of a plug-in that is still being imported after a while."""
+    """Log a plug-in whose import takes long."""
     told = (
         "plug-in %r of %s has been loading for %g s; TENONNX_BLOCK_PLUGINS=%s does without it",
         *(record.name, record.distribution, SLOW_SECONDS, record.name),

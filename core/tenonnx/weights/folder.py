@@ -66,7 +66,7 @@ def kept(paths: Iterable[Path]) -> Iterator[Kept]:
 
 
 def note_use(path: str | os.PathLike[str], written_ns: int) -> None:
-    """Say that a file is used now, which was written when it says."""
+    """Set the time at which a file was last used; keep the time at which it was written."""
     with contextlib.suppress(OSError):
         # Set here, since many file systems are mounted without times of access. The time of
         # writing stays: it is part of a file's identity.

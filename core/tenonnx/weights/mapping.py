@@ -53,7 +53,7 @@ def noted() -> Iterator[dict[str, State]]:
 
 
 def note(path: str | os.PathLike[str], state: State) -> None:
-    """Tell whoever collects them of a file that was mapped, and of its state then."""
+    """Record a mapped file and its state, if a caller of ``noted`` collects them."""
     if (found := MAPPED_FILES.get()) is not None:
         place = os.path.abspath(path)
         if found.setdefault(place, state) != state:

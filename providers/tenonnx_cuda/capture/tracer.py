@@ -65,7 +65,7 @@ class Trace:
     complete: bool = True
 
     def give_up(self) -> None:
-        """Let go of what was traced, for it is not all."""
+        """Drop the trace, because it is not complete."""
         self.complete = False
         for traced in (self.made, self.held, self.claims, self.starts):
             traced.clear()

@@ -103,7 +103,7 @@ def conv_transpose(site: Site, plain: Call) -> Call | Instead | None:
 
 
 def instead(site: Site, call: Convolving) -> Call | Instead:
-    """Let a call read its constant weights in cuDNN's layout, if they have another one."""
+    """Have a call read its constant weights in cuDNN's layout, if they have another one."""
     weight = site.weight(1)
     if weight is None or len(weight.shape) < 3:
         return call

@@ -136,7 +136,7 @@ class DeviceWeights:
     def _sender(
         self, copies: Sequence[tuple[Stretch, Block, int]], kept: Sequence[Extent]
     ) -> Callable[[], None]:
-        """Return what copies, and returns when all is there."""
+        """Return a function that copies, and returns when all bytes have arrived."""
         uploads = {id(block): Upload() for _, block, _ in copies}
         for _, block, _ in copies:
             self._uploads[block] = uploads[id(block)]
@@ -157,7 +157,7 @@ class DeviceWeights:
         return send
 
     def _forget(self, extent: Extent) -> None:
-        """Let go of what will not arrive; weights that lie in it are brought anew."""
+        """Forget an extent whose bytes will not arrive; its weights are uploaded anew."""
         with self._lock:
             self._extents[extent.stretch.storage.key].discard(extent)
             for weight in [w for w, held in self._held.items() if held is extent]:
@@ -221,7 +221,7 @@ class DeviceWeights:
         return None
 
     def _hold(self, weight: Weight) -> None:
-        """Ties a weight to the extent that has it; one that lies askew in it gets its own."""
+        """Tie a weight to the extent that has it; one that is not aligned there gets its own."""
         if self._find(weight) is None:
             self._alone(weight)
 
@@ -237,7 +237,7 @@ class DeviceWeights:
         return extent
 
     def _map(self, weight: Weight) -> bool:
-        """Let the device read the file of a weight in place; return whether it can.
+        """Map the file of a weight for the device; return whether that is possible.
 
         Other memory is copied: its first and last page may be somebody else's, too, and CUDA takes
         no page twice.

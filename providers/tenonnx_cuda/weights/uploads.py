@@ -32,7 +32,7 @@ class Upload:
             self._started.set()
 
     def before(self, stream: Stream) -> None:
-        """Let what a stream does from now on start after the copies.
+        """Have a stream's further work start after the copies.
 
         The host waits until they are underway, and no longer.
 

@@ -176,6 +176,7 @@ class BeamGenerator(Generator):
             self._next[place], self._chosen_by[place] = token, logits[had[beam]]
         if group.beams.done:
             return
+        # Rows are copied before any token is added: children of one beam differ in that alone.
         group.going = self._placed(group, [had[beam] for beam, _ in found])
         for row, (_, token) in zip(group.going, found, strict=True):
             self._tokens[row, self._counts[row]] = token
@@ -190,6 +191,7 @@ class BeamGenerator(Generator):
         for parent in parents:
             row = parent
             if parent in placed:
+                # The row that has most of the parent's tokens already needs the shortest copy.
                 row = max(free, key=lambda each: self._common(each, parent))
                 free.remove(row)
                 self._fork(parent, row)
@@ -236,6 +238,7 @@ class BeamGenerator(Generator):
         first, last = rows[0], rows[-1]
         between = sorted(set(range(first, last)) - set(rows))
         lengths = self._decoder.lengths
+        # A run writes a token into each row, so a full row must seem to have one less.
         kept = {row: min(lengths[row], self._limit - 1) for row in between}
         tokens = np.zeros((last + 1 - first, 1), np.int32)
         for row in rows:

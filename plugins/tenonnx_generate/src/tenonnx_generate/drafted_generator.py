@@ -160,12 +160,15 @@ class DraftedGenerator(Generator):
     def _end_round(self, ended: Round, sequence: NDArray) -> None:
         """Have the caches forget what was drafted and did not come."""
         self._width.record(len(ended.proposal.tokens), ended.accepted)
+        # The caches go back to what was accepted. They always lack the last token, which the next
+        # run takes.
         kept = min(self._decoder.lengths[0], ended.common(sequence), max(len(sequence) - 1, 0))
         self._decoder.lengths[0], self._round = kept, None
 
     def _begin_round(self, sequence: NDArray) -> None:
         """Draft and check, if only the last token of the sequence is to be run."""
         count = len(sequence)
+        # One less than the limit allows: a round adds one more token than it accepts drafts.
         most = min(self._width.value, self._limit - count - 1)
         new = count - self._decoder.lengths[0]
         if self._stopped(0) or new != 1 or most < 1 or self._width.rests():

@@ -208,6 +208,7 @@ class Engine:
 
     def _step(self) -> None:
         """Run pieces of prompts, and a token of each turn that had its prompt run before."""
+        # Chosen ahead of the prompts: a turn whose prompt ends in this step has a token by then.
         with self.lock:
             rows = [turn for turn in self._active if self._new(turn) <= 1]
         left = self._can.max_scheduled_tokens
@@ -228,6 +229,7 @@ class Engine:
                     return turn
             if not self._waiting:
                 return None
+            # The oldest turn alone: a large one would wait for ever if small ones went past it.
             turn = self._waiting[0]
             reserved = sum(each.end for each in self._active)
             if reserved + turn.end > self._can.max_total_tokens:
@@ -261,6 +263,7 @@ class Engine:
         except Exception as error:
             self._fail(turn, error)
             return len(part)
+        # Cancelled while the model ran: its slot may belong to another turn by now.
         with self.lock:
             if not turn.over:
                 self._slots.written(row, request.tokens[: had + len(part)])
@@ -292,6 +295,8 @@ class Engine:
                 tokens[_slot(turn) - first] = turn.request.tokens[-1]
                 # Where an earlier step was broken off after its run, the token is run again.
                 self._decoder.lengths[_slot(turn)] = turn.request.count - 1
+            # A run is of consecutive rows. Those in between take part with a token of no meaning;
+            # their lengths are put back, so that nothing of it counts.
             gaps = set(range(first, first + count)) - set(map(_slot, turns))
             for row in gaps:
                 self._slots.settle(row)

@@ -171,7 +171,7 @@ class Controls:
 
 
 def carries(given: bytes | None, *tokens: bytes) -> bool:
-    """Say whether a header ``Authorization`` has one of some tokens."""
+    """Return whether a header ``Authorization`` has one of some tokens."""
     scheme, _, token = (given or b"").partition(b" ")
     right = [hmac.compare_digest(token.strip(), each) for each in tokens if each]
     return any(right) and scheme.lower() == b"bearer"

@@ -49,7 +49,7 @@ def code_of(token: bytes) -> str:
 
 
 def admits(token: bytes, path: str, cookie: bytes | None) -> bool:
-    """Say whether a browser with such a cookie may see a path."""
+    """Return whether a browser with such a cookie may see a path."""
     if path not in PAGES or not cookie:
         return False
     try:

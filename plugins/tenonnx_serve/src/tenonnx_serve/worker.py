@@ -38,7 +38,7 @@ class Service(Protocol):
     async def start(
         self, settings: dict[str, Any], models: Mapping[str, Mapping[str, Any]] | None
     ) -> dict[str, str]:
-        """Load and warms up the given models with these parameters, or those of the settings.
+        """Load and warm up the given models with these parameters, or those of the settings.
 
         Returns:
             By name, a digest of the files that a model was loaded from.

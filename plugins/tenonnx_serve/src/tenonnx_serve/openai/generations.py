@@ -275,6 +275,6 @@ def _put_event(
     number: int,
     event: Event,
 ) -> None:
-    """Tell whoever waits in the event loop, from a thread."""
+    """Put an event into the queue of an event loop, from a thread."""
     with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
         loop.call_soon_threadsafe(events.put_nowait, (number, event))

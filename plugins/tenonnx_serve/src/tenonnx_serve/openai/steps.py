@@ -69,7 +69,7 @@ class Job:
     cancel: Callable[[], None] = _nothing
 
     def finish(self) -> None:
-        """Say that no more of it is wanted."""
+        """Stop the generation of a text."""
         self.done = True
         self.stop.reason = "nobody waits for it"
         self.cancel()
