@@ -110,12 +110,12 @@ class Vectorizer:
         self.is_binary = is_binary
         self.scale = scale
         self.width = int(places.max()) + 1
-        self._whole = _numbers_of_whole(trie.numbers)
+        self.whole = _numbers_of_whole(trie.numbers)
 
     def numbers(self, x: Array) -> Array:
         """Return the number of each token in rows, [N, C], -1 for one that is in no n-gram."""
         rows = x.reshape((1, -1)) if x.ndim == 1 else x
-        if (known := self._whole) is not None and x.dtype.kind == "i" and x.size:
+        if (known := self.whole) is not None and x.dtype.kind == "i" and x.size:
             least, numbers = known
             # What is before the first is beyond the end, too, as a number without a sign.
             places = rows.astype(np.int64, copy=False) - least

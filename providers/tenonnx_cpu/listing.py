@@ -79,6 +79,7 @@ LISTING: Final = {
     "ml.distances": "com.microsoft::CDist",
     "ml.feature_hashing": "ReduceSum",
     "ml.hashing": "com.microsoft::MurmurHash3",
+    "ml.lookup": "ai.onnx.ml::LabelEncoder ai.onnx.ml::OneHotEncoder",
     "ml.normalizer": "ai.onnx.ml::Normalizer",
     "ml.scaler": "ai.onnx.ml::Scaler",
     "ml.svm": "ai.onnx.ml::SVMClassifier",

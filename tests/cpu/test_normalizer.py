@@ -33,7 +33,7 @@ def test_quotients_are_numpys_to_the_bit(
         wanted = kernel.bind(np, {"norm": norm}, 1)(x)
     for _ in range(3):
         np.testing.assert_array_equal(one.run(None, {"x": x})[0], wanted)
-    assert bool(watched.calls) == bool(x.size)
+    assert bool(watched.calls) == bool(x.size and norm != "MAX")
 
 
 @pytest.mark.parametrize("norm", normalizer.NORM_CODES)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import onnx
-from arrays import MS, f32, ids
+from arrays import ML, MS, f32, ids
 from trial import of_model, one
+
+FLOATS = [0.25 * n for n in range(9)]
 
 WORDS = np.array([f"word{number % 90}" for number in range(3000)], object).reshape(-1, 2)
 BUCKETS = onnx.parser.parse_model(f"""
@@ -70,6 +72,23 @@ TABLES = {"rows": f32(3, 5), "others": f32(3, 4)}
 ROWS = [
     one("MurmurHash3 words", "MurmurHash3", [WORDS], domain=MS),
     one("MurmurHash3 accents", "MurmurHash3", [WORDS + "é"], domain=MS),
+    one(
+        "floats among keys",
+        "LabelEncoder",
+        [f32(30, 50)],
+        domain=ML,
+        opset=20,
+        keys_floats=FLOATS,
+        values_floats=FLOATS,
+    ),
+    one(
+        "whole numbers among keys",
+        "OneHotEncoder",
+        [ids(-9, 60, 40, 30)],
+        domain=ML,
+        opset=20,
+        cats_int64s=range(3),
+    ),
     of_model("columns of words", COLUMNS, {"x": WORDS}),
     of_model("tokens", TOKENS, {"x": TEXTS}),
     of_model(

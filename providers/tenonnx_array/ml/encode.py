@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -56,14 +57,17 @@ class Keys:
 
     Attributes:
         count: How many there are.
+        dtype: Their type.
         are_words: Whether they are strings.
         place: The place of each key.
-        places: That of each number from the least whole key on, and of all others behind; ``None``
-            if they are too many.
+        least: The least, if they are whole.
+        places: The place of each number from that on, and of all others behind; ``None`` if they
+            are too many.
     """
 
     def __init__(self, keys: Array) -> None:
         self.count = len(keys)
+        self.dtype = keys.dtype
         self.are_words = keys.dtype == object
         # In a dictionary one NaN is not another; here they are None.
         numbered = enumerate(keys.tolist())
@@ -72,23 +76,23 @@ class Keys:
         if self.count and not self.are_words:
             self._order = np.argsort(keys, kind="stable")
             self._sorted = keys[self._order]
-        self._low = 0
+        self.least = 0
         self.places = self._dense(keys)
 
     def away(self, values: Array, most: int) -> Array:
         """Return how far whole values are from the least key; ``most`` beyond, and before it."""
         # What is less than the least key is more than any, without a sign.
-        return np.minimum((values - self._low).view(np.uint64), most).view(np.int64)
+        return np.minimum((values - self.least).view(np.uint64), most).view(np.int64)
 
     def _dense(self, keys: Array) -> Array | None:
         """Return the place of each number from the least key on; ``None`` if they are too many."""
         if self._sorted is None or keys.dtype.kind != "i":
             return None
-        self._low, high = int(self._sorted[0]), int(self._sorted[-1])
-        if high - self._low >= MAX_NUMBERS_PER_KEY * self.count:
+        self.least, high = int(self._sorted[0]), int(self._sorted[-1])
+        if high - self.least >= MAX_NUMBERS_PER_KEY * self.count:
             return None
-        places = np.full(high - self._low + 2, self.count)
-        places[keys - self._low] = np.arange(self.count)
+        places = np.full(high - self.least + 2, self.count)
+        places[keys - self.least] = np.arange(self.count)
         return places
 
     def find(self, values: Array) -> Array:
@@ -129,12 +133,13 @@ class Lookup:
         table: [K + 1, ...].
 
     Attributes:
+        keys, table: The same.
         cells: The rows by key, as bytes.
         joins: Whether all values are looked up in these.
     """
 
     def __init__(self, keys: Keys, table: Array) -> None:
-        self._keys = keys
+        self.keys = keys
         self._are_objects = table.dtype == object
         # Bytes that are joined are an array in half the time of places that are taken.
         cells = table.tolist() if self._are_objects else [row.tobytes() for row in table]
@@ -148,7 +153,7 @@ class Lookup:
 
     def __call__(self, values: Array) -> Array:
         """Return [..., the shape of a row]."""
-        keys, table = self._keys, self.table
+        keys, table = self.keys, self.table
         if not (keys.are_words or values.size <= LOOKED_UP):
             if self._spread is not None and values.dtype == np.int64:
                 return self._spread.take(keys.away(values, len(self._spread) - 1), axis=0)
@@ -260,18 +265,33 @@ def one_hot_encoder(
     if rows is not None and zeros and cats_strings:
         return rows
 
-    return functools.partial(_one_hot, keys, rows, bool(cats_strings), bool(zeros))
+    return OneHot(keys, rows, bool(zeros))
 
 
 @cacheable
-def _one_hot(keys: Keys, rows: Unary | None, are_words: bool, zeros: bool, X: Array) -> Array:
-    X = np.asarray(X)
-    values = X if are_words else X.astype(np.int64)
-    if not zeros and (unknown := X[keys.find(values) == keys.count]).size:
-        raise ValueError(f"{unknown.tolist()[0]!r} is none of the {keys.count} categories")
-    if rows is not None:
-        return rows(values)
-    return (keys.find(values)[..., None] == np.arange(keys.count)).astype(np.float32)
+@dataclass(frozen=True, eq=False)
+class OneHot:
+    """The encodings of categories.
+
+    Attributes:
+        keys: The categories.
+        rows: Looks them up, if there is a table of them.
+        zeros: Whether a value that is no category gives zeros.
+    """
+
+    keys: Keys
+    rows: Lookup | None
+    zeros: bool
+
+    def __call__(self, X: Array) -> Array:
+        """Return float32 with one more axis."""
+        X, keys = np.asarray(X), self.keys
+        values = X if keys.are_words else X.astype(np.int64)
+        if not self.zeros and (unknown := X[keys.find(values) == keys.count]).size:
+            raise ValueError(f"{unknown.tolist()[0]!r} is none of the {keys.count} categories")
+        if self.rows is not None:
+            return self.rows(values)
+        return (keys.find(values)[..., None] == np.arange(keys.count)).astype(np.float32)
 
 
 def _lookup(keys: Array, values: Array, default: Array) -> Unary:

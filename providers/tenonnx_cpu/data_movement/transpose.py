@@ -64,6 +64,11 @@ def specialize_transpose(site: Site, plain: Call) -> Call | None:
         return dynamic(functools.partial(_as_view, plain))
     in_pieces = any(node.op_type in IN_PIECES for node, _ in result.uses())
     least = MIN_COPIED_ELEMENTS if in_pieces and not leaves else 1
+    return in_order(site, plain, least)
+
+
+def in_order(site: Site, plain: Call, least: int = 1) -> Call:
+    """Return what copies the view that ``plain`` returns, if it has so many elements."""
     request_copies(site)
     return Capturable(functools.partial(_in_new_order, least, site.threads, plain))
 

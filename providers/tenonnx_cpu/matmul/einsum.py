@@ -11,6 +11,7 @@ import numpy as np
 from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import F64, reshaped
 from tenonnx_cpu.capture.capturable import Capturable
+from tenonnx_cpu.data_movement.transpose import in_order, leaves_graph
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import product_launch, request
 from tenonnx_cpu.matmul.wide import MULTIPLY_WIDE, WIDE_CODES, wide_launch
@@ -61,10 +62,25 @@ def contraction_of(equation: str) -> Contraction | None:
     )
 
 
+def order_of(equation: str) -> tuple[int, ...]:
+    """Return the order that an equation puts an operand's axes into; none if it does else."""
+    axes, arrow, result = equation.replace(" ", "").partition("->")
+    is_order = arrow and axes.isalpha() and len(set(axes)) == len(axes) == len(result)
+    return tuple(map(axes.index, result)) if is_order and set(axes) == set(result) else ()
+
+
+@cacheable
+def _turned(order: tuple[int, ...], plain: Call, x: NDArray) -> NDArray:
+    return x.transpose(order) if x.ndim == len(order) else plain(x)
+
+
 @specialize("Einsum")
 def specialize_einsum(site: Site, plain: Call) -> Call | None:
     """Take two operands of float32, of float64 or of whole numbers of 4 and 8 bytes."""
-    form = contraction_of(str(site.attribute("equation", "")))
+    equation = str(site.attribute("equation", ""))
+    if (order := order_of(equation)) and leaves_graph(site):
+        return in_order(site, functools.partial(_turned, order, plain))
+    form = contraction_of(equation)
     if form is None or len(site.node.inputs) != 2:
         return None
     if site.dtype(0) in WIDE_CODES:

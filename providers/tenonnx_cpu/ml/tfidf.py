@@ -10,14 +10,19 @@ from tenonnx.by_name import cacheable
 from tenonnx_array.allocation import check_bytes
 from tenonnx_array.tfidf import Vectorizer
 from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.capture.launch import done, fix
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
+from tenonnx_cpu.ml.lookup import FIND_WHOLE, I64, Finder
 from tenonnx_cpu.threading_config import MAX_TASK_ELEMENTS, shared_out
 
 TFIDF = JitKernel("ml.tfidf", "tfidf")
 
 # Tokens and columns that are worth a second thread.
 MIN_TOKENS_PER_THREAD = 1 << 14
+
+# Tokens from which on a kernel finds their numbers sooner than numpy does.
+MIN_FOUND_TOKENS = 1 << 12
 
 MOST_SKIPPED = 1 << 32
 
@@ -39,6 +44,11 @@ class Counts:
         scale = np.zeros(0, np.float32) if made.scale is None else made.scale
         # Any more tokens between two neighbors are more than there are.
         limits = len(trie.numbers), made.longest, min(made.skips, MOST_SKIPPED)
+        self._finder = None
+        if made.whole is not None:
+            least, numbers = made.whole
+            places = fix(np.arange(len(numbers)))
+            self._finder = Finder(numbers, FIND_WHOLE, (least, places), I64)
         self._given = (trie.edges, trie.first, columns, *limits, made.is_binary, scale)
 
     def takes(self, rows: int, length: int) -> bool:
@@ -49,6 +59,13 @@ class Counts:
 
     def _work(self, length: int) -> int:
         return min(self.made.skips + 1, length) * self.made.longest * length
+
+    def numbers(self, x: NDArray) -> NDArray:
+        """Return the number of each token in rows, [N, C], as ``made`` does."""
+        found = None
+        if self._finder and x.size >= MIN_FOUND_TOKENS:
+            found = self._finder.launch(x.reshape(-1, x.shape[-1]), self._threads)
+        return done(found) if found else self.made.numbers(x)  # type: ignore[no-any-return]
 
     def __call__(self, numbers: NDArray) -> NDArray:
         """Return [N, width] for numbers [N, C], which it takes."""
@@ -74,5 +91,5 @@ def _counted(counts: Counts, x: NDArray) -> NDArray:
     rows, length = (1, *x.shape)[-2:] if x.ndim in (1, 2) else (0, 0)
     if not counts.takes(rows, length):
         return counts.made(x)  # type: ignore[no-any-return]  # an array kernel's result
-    y = counts(counts.made.numbers(x))
+    y = counts(counts.numbers(x))
     return y[0] if x.ndim == 1 else y

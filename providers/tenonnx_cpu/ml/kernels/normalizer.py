@@ -1,4 +1,4 @@
-"""Rows over their largest element or their length, rounded as onnxruntime rounds them."""
+"""Rows over their length, rounded as onnxruntime rounds them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
-from tenonnx_cpu.ml.kernels import L1, L2
+from tenonnx_cpu.ml.kernels import L2
 
 F = np.float32
 
@@ -31,15 +31,9 @@ def divide(x: Any, squares: Any, norm: Any, y: Any) -> None:
 
     ``squares`` are what a row adds, or of no size.
     """
-    whole, given = x[0], squares.size > 0
-    if norm in (L1, L2):
-        whole = F(0)
-        for i in range(x.size):
-            whole += squares[i] if given else term(x[i], norm)
-    else:
-        for i in range(x.size):
-            if x[i] > whole or x[i] != x[i]:
-                whole = x[i]
+    whole, given = F(0), squares.size > 0
+    for i in range(x.size):
+        whole += squares[i] if given else term(x[i], norm)
     if whole == 0:
         for i in range(x.size):
             y[i] = x[i]
@@ -70,7 +64,7 @@ def normalizer(x, squares, norm, y, grain, threads):  # type: ignore[no-untyped-
     Args:
         x: The rows.
         squares: Those of the elements for ``L2``; a row of none if they are to be computed.
-        norm: ``L1``, ``L2`` or ``MAX``.
+        norm: ``L1`` or ``L2``.
         y: The quotients.
         grain: Rows of a task.
         threads: How many to use.

@@ -57,18 +57,27 @@ def scan_columns(
 @helper
 def scan_part(x: Any, y: Any, sizes: Any, task: Any, dtype: Any) -> None:
     """Do a task's rows or lines of one type."""
-    first = dtype(sizes.product)
+    if sizes.product:
+        scan_lines(True, x, y, sizes, task, dtype)
+    else:
+        scan_lines(False, x, y, sizes, task, dtype)
+
+
+@inlined
+def scan_lines(product: Any, x: Any, y: Any, sizes: Any, task: Any, dtype: Any) -> None:
+    """Do the same for sums or products, which is a constant."""
+    first = dtype(1 if product else 0)
     if sizes.inner == 1:
         for row in range(task * sizes.grain, min(sizes.outer, (task + 1) * sizes.grain)):
             start = row * sizes.count * sizes.size
             given = elements(x + start, sizes.count, dtype)
-            scan_row(sizes.product, given, elements(y + start, sizes.count, dtype), sizes, first)
+            scan_row(product, given, elements(y + start, sizes.count, dtype), sizes, first)
         return
     pieces = -(-sizes.inner // SPAN)
     stack, left = task // pieces, task % pieces * SPAN
     start = (stack * sizes.count * sizes.inner + left) * sizes.size
     width = min(SPAN, sizes.inner - left)
-    scan_columns(sizes.product, x + start, y + start, width, sizes, first, dtype)
+    scan_columns(product, x + start, y + start, width, sizes, first, dtype)
 
 
 @parallel
