@@ -239,17 +239,6 @@ class Requirement(NamedTuple):
         found = [axes.get(name or "", (math.inf, ())) for name in self.operands]
         return [(least, [n for n, x in each if not x or x in known]) for least, each in found]
 
-    def key(self, shapes: Sequence[Shape | None], decisive: Decisive) -> tuple[Any, ...]:
-        """Return the part of shapes that decides: they fit if others with the same did."""
-        found: list[Any] = []
-        for shape, (least, axes) in zip(shapes, decisive, strict=False):
-            if shape is not None and len(shape) >= least:
-                found.append(-len(shape))
-                found += [shape[n] for n in axes]
-            else:
-                found.append(shape)
-        return tuple(found)
-
     def decide(self, shapes: Sequence[Shape | None]) -> bool:
         """Return whether it is known that shapes fit: ``False`` if some size leaves it open.
 

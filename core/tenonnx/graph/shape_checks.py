@@ -139,6 +139,25 @@ def checked(
     return Checked(call, parts) if parts else call
 
 
+def deciding(
+    shapes: Sequence[Shape | None], decisive: Iterable[tuple[int, float, Sequence[int]]]
+) -> list[Any]:
+    """Return the part of shapes that decides: they fit if others with the same did.
+
+    Args:
+        shapes: Of a step's inputs.
+        decisive: Places of inputs; and for those with at least so many axes, which of these decide.
+    """
+    found: list[Any] = []
+    for place, least, axes in decisive:
+        shape = shapes[place]
+        if shape is None or len(shape) < least:
+            found.append(shape)
+        else:
+            found += (len(shape), *[shape[axis] for axis in axes])
+    return found
+
+
 # Shapes that a step's call remembers as fitting; with one more, it forgets the others.
 MAX_REMEMBERED_SHAPES = 64
 
@@ -185,12 +204,18 @@ class Checked:
     def _compare(self, shapes: Sequence[Any]) -> None:
         """Compare shapes with declarations, unless others with the same deciding sizes fit."""
         if self._decisive is None:
-            self._decisive = [required.decisive() for required, _ in self.parts]
+            self._decisive = [
+                [
+                    (place, *axes)
+                    for place, axes in zip(places, required.decisive(), strict=False)
+                    if type(place) is int  # others are the same in every run
+                ]
+                for required, places in self.parts
+            ]
         for number, (required, places) in enumerate(self.parts):
-            given = [shapes[p] if type(p) is int else p for p in places]
-            key = number, required.key(given, self._decisive[number])
+            key = number, *deciding(shapes, self._decisive[number])
             if key not in self._fit:
-                _decide(required, given)
+                _decide(required, [shapes[p] if type(p) is int else p for p in places])
                 self._fit = (
                     {**self._fit, key: None}
                     if len(self._fit) < MAX_REMEMBERED_SHAPES

@@ -46,6 +46,11 @@ MAX_SPAN_STEPS = 256
 MAX_DYNAMIC_RUNS = 16
 
 
+# Shapes up to which memory that steps exchanged is given back once they are captured. With more
+# the next ones are most likely new, and take it again: 9 % of a voice model's time.
+FEW_SHAPES = 4
+
+
 class Slots(NamedTuple):
     """The places of a span's values in the memory of a run: inputs, results, constants.
 
@@ -169,18 +174,25 @@ class Tracer:
         size = len(slots)
         taken, given = list[tuple[int, ...]](), list[range]()
         for step in self._steps:
+            own = []
             for value in step.inputs:
-                if value is not None and value.id not in slots:
+                if value is None:
+                    own.append(ABSENT_SLOT)
+                    continue
+                if value.id not in slots:
                     constants.append(constant_on(value, HOST))
                     slots[value.id] = -len(constants)
-            taken.append(tuple([ABSENT_SLOT if x is None else slots[x.id] for x in step.inputs]))
-            given.append(range(size, size := size + len(step.outputs)))
-            slots.update(zip([x.id for x in step.outputs], given[-1], strict=True))
+                own.append(slots[value.id])
+            taken.append(tuple(own))
+            given.append(range(size, size + len(step.outputs)))
+            for value in step.outputs:
+                slots[value.id] = size
+                size += 1
         results = [slots[value.id] for value in self._outputs]
         later, done = set(results), list[tuple[int, ...]]()
-        for each in zip(reversed(taken), reversed(given), strict=True):
-            found = {slot for slots in each for slot in slots if slot >= 0}.difference(later)
-            later |= found
+        for read, made in zip(reversed(taken), reversed(given), strict=True):
+            found = [slot for slot in {*read, *made} if slot >= 0 and slot not in later]
+            later.update(found)
             done.append(tuple(found))
         return Slots(taken, given, done[::-1], results, constants[::-1], size)
 
@@ -239,7 +251,8 @@ class Tracer:
         if run.fits:
             add_capture(cell, key, run)
             self.recent.add([key])
-            drop_idle()  # what steps exchanged is in the arena from now on
+            if len(cell.keys) <= FEW_SHAPES:
+                drop_idle()  # what steps exchanged is in the arena from now on
         else:
             self._split_in_half()
         return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import itertools
 import math
 import os
 import threading
@@ -16,6 +15,7 @@ import numpy as np
 from tenonnx_cpu.jit.threads.memory import ROOM_ROWS, ROOM_WORDS
 
 ALIGNMENT = 64
+LINE_FLOATS = ALIGNMENT // 4
 # Bytes at most that a thread keeps.
 KEPT = 64 << 20
 
@@ -61,13 +61,14 @@ def floats(count: int) -> np.ndarray[Any, Any]:
 
 def pieces(*wanted: tuple[tuple[int, ...], type]) -> tuple[np.ndarray[Any, Any], ...]:
     """Return arrays of these shapes and dtypes in the calling thread's memory, side by side."""
-    sizes = [math.prod(shape) * np.dtype(dtype).itemsize for shape, dtype in wanted]
-    starts = [0, *itertools.accumulate(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)]
-    memory = scratch(starts[-1])
-    return tuple(
-        memory[start : start + size].view(dtype).reshape(shape)
-        for start, size, (shape, dtype) in zip(starts, sizes, wanted, strict=False)
-    )
+    places, start = [], 0
+    for shape, dtype in wanted:
+        size = math.prod(shape) * np.dtype(dtype).itemsize
+        places.append((start, start + size))
+        start += -(-size // ALIGNMENT) * ALIGNMENT
+    memory = scratch(start)
+    found = zip(places, wanted, strict=True)
+    return tuple([memory[a:b].view(dtype).reshape(shape) for (a, b), (shape, dtype) in found])
 
 
 def share_of(count: int, dtype: Any = np.float32) -> int:
@@ -92,7 +93,9 @@ def worker_shares(share: int, workers: int, dtype: Any = np.float32) -> tuple[tu
 
 def worker_floats(share: int, workers: int) -> np.ndarray[Any, Any]:
     """Return a share of float32 for each worker; see ``worker_shares``."""
-    (count,), _ = worker_shares(share, workers)
+    if share % LINE_FLOATS:
+        worker_shares(share, workers)  # which refuses it
+    count = share * workers
     return floats(count)
 
 
