@@ -23,7 +23,7 @@ def headers_of(captured: CapturedRun) -> list[list[int]]:
     code, found = captured.launches.code, list[list[int]]()
     place = 5 + code[2]
     while place < code[0]:
-        found.append(code[place + 1 : place + code[place]])
+        found.append(code[place + 1 : place + code[place]].tolist())
         place += code[place]
     assert len(found) == code[4]
     return found

@@ -124,6 +124,39 @@ def test_a_cache_that_grows(nodes: Any, threads: int, monkeypatch: pytest.Monkey
     assert len(tracer(one).untraced_steps) == len(tracer(one).single_steps), "none is parted"
 
 
+def test_a_text_of_another_length_asks_its_readers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decoder's cache grows, and the text that it reads is another for the next answer."""
+    nodes = [
+        *JOINED,
+        node("MatMul", "text w", "read"),
+        node("Reshape", "read split", "parts"),
+        node("Transpose", "parts", "source", perm=[0, 2, 1, 3]),
+        node("Attention", "q source source", "z"),
+        node("Exp", "z", "last"),
+    ]
+    weights = {name: WEIGHTS[name] for name in ("w", "split", "join")}
+
+    def feeds(past: int, text: int) -> dict[str, Any]:
+        return fed(past) | {"text": floats(1, text, WIDTH, seed=text)}
+
+    one = session(nodes, feeds(3, 5), "y keys values last", weights, opset=23)
+    with monkeypatch.context() as patch:
+        patch.setattr(capturable, "COUNTED", False)
+        plain = session(nodes, feeds(3, 5), "y keys values last", weights, opset=23)
+    asked: list[int] = []
+    add = CapturedRun.add
+    monkeypatch.setattr(CapturedRun, "add", lambda *given: asked.append(1) or add(*given))
+    counts = []
+    for text in (5, 9, 7, 9, 11):
+        asked.clear()
+        for past in range(3, 7):
+            same(one, plain, feeds(past, text))
+        counts.append(len(asked))
+    assert len(tracer(one)._dynamic) == 4
+    assert counts[3] == 0, "the run of that text is still there"
+    assert 0 < max(counts[1], counts[2], counts[4]) < counts[0] / 2, counts
+
+
 def test_lengths_that_a_run_serves_ask_no_step(monkeypatch: pytest.MonkeyPatch) -> None:
     one = opened(JOINED, "y keys values")
     for past in range(3, 7):

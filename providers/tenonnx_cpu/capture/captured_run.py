@@ -10,6 +10,7 @@ Results that only the span reads share an arena, by lifetime, and are not Python
 
 from __future__ import annotations
 
+import copy
 import itertools
 import types
 from collections.abc import Iterable, Mapping, Sequence
@@ -101,6 +102,12 @@ class CapturedRun:
         self.scratch = max(self.scratch, other.scratch)
         self.adopt(other, given)
 
+    def kept(self) -> CapturedRun:
+        """Return what another run can repeat of this one, also once this one is finished."""
+        made = copy.copy(self)
+        made.launches = self.launches.kept()
+        return made
+
     def places(self, slots: Iterable[int]) -> list[Any]:
         """Return the places of values, or the arrays of those that are the same in every run."""
         return [self._values.get(slot) for slot in slots]
@@ -154,9 +161,9 @@ class CapturedRun:
         for slot in taken:
             if (own := self._regions.get(slot)) is not None and own not in self._own:
                 self._own.append(own)
-        for copy in made.copies:
-            self._result(copy.result, -1, 0, copy)
-            self._launch(copy)
+        for each in made.copies:
+            self._result(each.result, -1, 0, each)
+            self._launch(each)
         results = made.result if isinstance(made.result, tuple) else (made.result,)
         first = len(self._stores)
         slots = itertools.chain(given, itertools.repeat(-1))  # a node need not have all outputs

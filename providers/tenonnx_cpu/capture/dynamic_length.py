@@ -3,7 +3,8 @@
 The launches of a step depend on its inputs' dtypes, shapes and strides. A span's steps are
 evaluated for inputs of a few lengths, which nobody has to fill: they launch the same kernels, with
 numbers of which some are greater. Each of those has a slope. The capture of any other length has as
-many slopes added to it, and no step is evaluated again.
+many slopes added to it, and no step is evaluated again. Where something else changes later, such as
+the text that a decoder reads, only those steps are evaluated again that depend on it.
 
 The least length, the one after it and the greatest determine all between only if steps promise so
 (``Capturable.dynamic``): if each of their numbers is a polynomial of the length, of the second
@@ -13,6 +14,7 @@ evaluated for each length.
 
 from __future__ import annotations
 
+import itertools
 import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,7 +26,7 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.captured_run import CapturedRun
 from tenonnx_cpu.capture.dynamic_run import DynamicRun
 from tenonnx_cpu.capture.encoding import View
-from tenonnx_cpu.capture.extents import form_of
+from tenonnx_cpu.capture.extents import form_of, unwritten
 from tenonnx_cpu.capture.growth import Form, Growth, Varies, slope_of
 from tenonnx_cpu.capture.launch import Launch, is_fixed
 
@@ -36,12 +38,14 @@ class Evaluation(NamedTuple):
     """The answers of a span's steps for inputs of some lengths.
 
     Attributes:
+        given: The span's inputs.
         run: Of all of them.
         inputs: Of each step.
         made: What each returned: a ``Launch``, or a result.
         marks: Those of the run before each step, and behind the last one.
     """
 
+    given: Sequence[Any]
     run: CapturedRun
     inputs: list[tuple[Any, ...]]
     made: list[Any]
@@ -59,6 +63,16 @@ class Evaluation(NamedTuple):
         """Return whether a step's inputs are the same arrays, and its run is as far, as another."""
         same = all(map(operator.is_, self.inputs[n], other.inputs[n]))
         return same and self.marks[n] == other.marks[n]
+
+    def kept(self) -> Evaluation:
+        """Return what another evaluation can repeat of it, once this run is finished."""
+        made = [
+            x._replace(run=None, arguments=(), refusal=None, otherwise=None, copies=())
+            if type(x) is Launch
+            else x
+            for x in self.made
+        ]
+        return self._replace(run=self.run.kept(), made=made)
 
     def has_results_as(self, other: Evaluation, n: int, given: Sequence[int]) -> bool:
         """Return whether a step's results are as others, which readers then have in their place."""
@@ -86,6 +100,10 @@ class Evaluator:
         follow: Calls with each step's number and inputs what returns its results, from a span's
             inputs on.
         slots: The span's.
+        latest: The latest evaluation of these steps, if there was one.
+
+    Attributes:
+        latest: That of the latest run.
     """
 
     def __init__(
@@ -93,8 +111,10 @@ class Evaluator:
         calls: Sequence[Capturable],
         follow: Callable[[Callable[[int, tuple[Any, ...]], Any], Sequence[Any]], Any],
         slots: Slots,
+        latest: Evaluation | None = None,
     ) -> None:
         self._calls, self._follow, self._slots = calls, follow, slots
+        self.latest = latest
 
     def run(self, growth: Growth, inputs: Sequence[Any]) -> DynamicRun:
         """Return the captured run for all lengths about as great as those of some inputs.
@@ -117,10 +137,11 @@ class Evaluator:
         if most < 2:
             raise Varies
         with apart():  # nobody writes to the results
-            first = self._evaluate(growth.at(0, inputs))
-            second = self._evaluate(growth.at(1, inputs), first)
+            first = self._evaluate(self._unwritten(growth.at(0, inputs)), self.latest)
+            second = self._evaluate(growth.at(1, first.given), first)
             self._check(first, second, most)
-            longest = self._evaluate(growth.at(most, inputs), first).run
+            longest = self._evaluate(growth.at(most, first.given), first).run
+        self.latest = first.kept()
         results, several = self._slots.results, len(self._slots.results) > 1
         longest.finish(results, several=several)
         if not longest.fits:
@@ -134,6 +155,15 @@ class Evaluator:
         runs[most] = longest
         return DynamicRun(growth, {step: run.encoded() for step, run in runs.items()})
 
+    def _unwritten(self, inputs: Sequence[Any]) -> list[Any]:
+        """Return inputs of the same forms, those of the latest evaluation where they have them."""
+        before = () if self.latest is None else self.latest.given
+        known = itertools.chain(before, itertools.repeat(None))
+        return [
+            x if x is None or is_fixed(x) else old if form_of(x) == form_of(old) else unwritten(x)
+            for x, old in zip(inputs, known, strict=False)
+        ]
+
     def _evaluate(self, inputs: Sequence[Any], before: Evaluation | None = None) -> Evaluation:
         """Return what the steps would launch for inputs that have anything in them.
 
@@ -142,35 +172,48 @@ class Evaluator:
             before: Their evaluation for other inputs, some of which may be the same arrays.
         """
         run, missing = CapturedRun(inputs, make=False), set[int]()
-        found = Evaluation(run, [], [], [run.mark()])
+        found = Evaluation(inputs, run, [], [], [run.mark()])
+        repeated = 0  # the first step whose launches are not yet added: those before it are
 
         def visit(n: int, arguments: tuple[Any, ...]) -> Any:
             """Return a step's results, which nobody need have written to."""
-            taken, given = self._slots.taken[n], self._slots.given[n]
+            nonlocal repeated
             found.inputs.append(arguments)
             if before is not None and found.has_inputs_as(before, n):
-                run.repeat(before.run, before.marks[n], before.marks[n + 1], given)
                 found.made.append(before.made[n])
                 found.marks.append(before.marks[n + 1])
                 return _result_of(before.made[n])
+            if before is not None:
+                self._repeat(found, before, repeated, n)
+                repeated = n + 1
+            taken, given = self._slots.taken[n], self._slots.given[n]
             function = self._calls[n].dynamic or self._calls[n].function
             made = run.before.call(function, arguments)
-            found.made.append(made)
             if not run.add(made, arguments, taken, given):
                 missing.add(n)
+            found.made.append(made)
             found.marks.append(run.mark())
-            if before is not None and found.has_results_as(before, n, given):
+            known = before is not None and found.has_results_as(before, n, given)
+            if before is not None and known and type(made) is Launch:
                 run.adopt(before.run, given)
-                return _result_of(before.made[n])
-            return _result_of(made)
+                found.made[n] = made._replace(result=_result_of(before.made[n]))
+            return _result_of(found.made[n])
 
         try:
             self._follow(visit, inputs)
+            if before is not None:
+                self._repeat(found, before, repeated, len(self._calls))
         except Exception as error:  # of numbers that nobody has written
             raise Varies from error
         if missing or not run.clear:
             raise Varies(missing)
         return found
+
+    def _repeat(self, found: Evaluation, before: Evaluation, first: int, stop: int) -> None:
+        """Add the launches of consecutive steps whose inputs are the same in another evaluation."""
+        if first < stop:
+            slots = range(self._slots.given[first].start, self._slots.given[stop - 1].stop)
+            found.run.repeat(before.run, before.marks[first], before.marks[stop], slots)
 
     def _check(self, first: Evaluation, second: Evaluation, most: int) -> None:
         """Check that the launches of all lengths follow from those of some.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -44,7 +46,7 @@ class Launches:
     """
 
     def __init__(self) -> None:
-        self.code: list[int] = []
+        self.code = array("q")
         self.arguments: list[Any] = []
         self.words: list[int] = []
         self.moments: dict[int, tuple[int, int]] = {}
@@ -72,13 +74,12 @@ class Launches:
         code, count, begin = self.code, len(arguments), len(self.code)
         if (entry := self.entries.get(run)) is None:
             entry = self.entries[run] = entry_of(run)
-        code += (0, entry, count, refusal, 0)
-        code += (0,) * count
+        code.extend((0, entry, count, refusal, 0, *[0] * count))
         same = list(arguments)
-        array, constants = np.ndarray, self.constants
+        ndarray, constants = np.ndarray, self.constants
         for n, x in enumerate(arguments):
             # Most are numbers, or known to be constants.
-            if not isinstance(x, array) or id(x) in constants:
+            if not isinstance(x, ndarray) or id(x) in constants:
                 continue
             if (place := locate(x)) is None:
                 constants.add(id(x))
@@ -88,7 +89,7 @@ class Launches:
                 self._placed.append(len(code) + 3)
                 self.moments[number] = self.moments.get(number, (self.count,))[0], self.count
             ndim = x.ndim
-            code += (6 + 2 * ndim, n, source, number, offset, ndim, *x.shape, *x.strides)
+            code.extend((6 + 2 * ndim, n, source, number, offset, ndim, *x.shape, *x.strides))
             code[begin + 4] += 1
             same[n] = None
         self.arguments += same
@@ -112,11 +113,19 @@ class Launches:
         self.code += other.code[begin[0] : end[0]]
         self.arguments += other.arguments[begin[1] : end[1]]
         self.words += other.words[begin[1] : end[1]]
-        for word in other._placed[begin[2] : end[2]]:
-            self._placed.append(word)
-            number = self.code[word]
-            self.moments[number] = self.moments.get(number, (self.count,))[0], self.count
+        placed = other._placed[begin[2] : end[2]]
+        self._placed += placed
+        for number in {other.code[word] for word in placed}:
+            first, last = other.moments[number]
+            own = self.moments.get(number, (first, last))
+            self.moments[number] = min(own[0], first), max(own[1], last)
         self.count = end[3]
+
+    def kept(self) -> Launches:
+        """Return the same entries, which stay where they are when these move."""
+        made = copy.copy(self)
+        made.code = self.code[:]
+        return made
 
     def move(self, places: Mapping[int, tuple[int, int]]) -> None:
         """Put stores where they are: a store, and bytes from where that begins."""
@@ -149,11 +158,11 @@ def encoded(
     guards = [_guard(form, things) for form in forms]
     allocations = [_allocation(*each, things) for each in stores]
     given = [_given(result, things) for result in results]
-    code = [0] * at.FIRST
-    code[: at.GUARDS] = len(guards), scratch, int(several)
+    code = array("q", [0] * at.FIRST)
+    code[: at.GUARDS] = array("q", (len(guards), scratch, several))
     code[at.GUARDS] = len(code)
     for guard in guards:
-        code += (len(guard) + 1, *guard)
+        code.extend((len(guard) + 1, *guard))
     _section(code, at.STORES, allocations)
     code[at.LAUNCHES] = len(code)
     code.append(launches.count)
@@ -164,12 +173,11 @@ def encoded(
     return Encoded(code, things, pointers)
 
 
-def _section(code: list[int], section: int, entries: Sequence[Sequence[int]]) -> None:
+def _section(code: array[int], section: int, entries: Sequence[Sequence[int]]) -> None:
     code[section] = len(code)
     code.append(len(entries))
     for entry in entries:
-        code.append(len(entry) + 1)
-        code += entry
+        code.extend((len(entry) + 1, *entry))
 
 
 def _guard(form: Any, things: list[Any]) -> list[int]:

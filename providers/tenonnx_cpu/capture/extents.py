@@ -94,11 +94,16 @@ def _may_be_of(x: Any, constants: Sequence[tuple[int, int]]) -> bool:
     return is_frozen(x) or any(low < end and start < high for start, end in constants)
 
 
-def _copied(x: NDArray) -> NDArray:
-    """Return a copy that has the same strides."""
+def unwritten(x: NDArray) -> NDArray:
+    """Return an array of the same dtype, shape and strides, with anything in it."""
     low, high, address = extent(x)
     room = np.empty(high - low, np.uint8)
-    copy: NDArray = np.ndarray(x.shape, x.dtype, room, address - low, x.strides)
+    return np.ndarray(x.shape, x.dtype, room, address - low, x.strides)
+
+
+def _copied(x: NDArray) -> NDArray:
+    """Return a copy that has the same strides."""
+    copy = unwritten(x)
     copy[...] = x
     return copy
 

@@ -61,7 +61,7 @@ class Encoded(NamedTuple):
         pointers: The word of each argument; that of ``None`` stays as it is.
     """
 
-    code: list[int]
+    code: Sequence[int]
     things: list[Any]
     pointers: Sequence[int]
 

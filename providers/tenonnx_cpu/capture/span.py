@@ -37,6 +37,7 @@ from tenonnx_cpu.capture.recent import Recent, Turns, at_once
 from tenonnx_cpu.jit import layout as at
 
 if TYPE_CHECKING:
+    from tenonnx_cpu.capture.dynamic_length import Evaluation
     from tenonnx_cpu.capture.dynamic_run import DynamicRun
 
 # Steps of a span at most: the arena is assigned by comparing each store with all others.
@@ -100,6 +101,7 @@ class Tracer:
         self._shapes: list[Any] = []
         self._forms: tuple[Any, ...] = ()
         self._dynamic: tuple[DynamicRun, ...] = ()
+        self._evaluation: Evaluation | None = None
         self._latest: tuple[Any, ...] = ()
         self._is_split = False
 
@@ -289,7 +291,9 @@ class Tracer:
             if growth is None:
                 raise Varies
             own = self._without_constants(inputs)
-            run = Evaluator(calls, self._run_steps, self._slots).run(growth, own)
+            evaluator = Evaluator(calls, self._run_steps, self._slots, self._evaluation)
+            run = evaluator.run(growth, own)
+            self._evaluation = evaluator.latest
         except Varies as varies:  # as where another cache begins
             return () if self._dynamic else varies.steps or differ
         self._dynamic = (run, *self._dynamic)[:MAX_DYNAMIC_RUNS]
