@@ -90,6 +90,7 @@ LISTING: Final = {
         "ai.onnx.ml::TreeEnsembleRegressor"
     ),
     "norm.branches": "com.microsoft::BranchwiseRMSNorm",
+    "norm.engram": "com.microsoft::EngramGate",
     "norm.lp": "LpNormalization",
     "norm.norms": (
         "LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "

@@ -16,6 +16,7 @@ from tenonnx_array.index import one_hot
 from tenonnx_array.ml.scale import scaler
 from tenonnx_array.quant import dequantize_linear, quantize_linear
 from tenonnx_array.softmax import hardmax, lp_normalization
+from tenonnx_contrib.branches import engram_gate
 
 require_kernels()
 
@@ -119,3 +120,43 @@ def test_branches_without_elements(shape: tuple[int, ...]) -> None:
     )  # fmt: skip
     for _ in range(2):
         assert made.run(None, {"x": x})[0].shape == shape
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16])
+def test_gates_of_connections(dtype: Any) -> None:
+    shape = batch, steps, streams, width = 2, 3, 4, 20
+    given = {
+        "key": RNG.standard_normal(shape), "query": RNG.standard_normal(shape),
+        "value": RNG.standard_normal((batch, steps, width)),
+        "a": RNG.standard_normal((streams, width)), "b": RNG.standard_normal((streams, width)),
+    }  # fmt: skip
+    given["query"][0, 0] = 0  # whose gate is that of nothing
+    feeds = {name: x.astype(dtype) for name, x in given.items()}
+    kinds = {name: helper.np_dtype_to_tensor_dtype(np.dtype(dtype)) for name in [*feeds, "y"]}
+    made = session(
+        [node("EngramGate", " ".join(feeds), "y", domain="com.microsoft")], feeds, "y",
+        kinds=kinds, domains={"": 21, "com.microsoft": 1},
+    )  # fmt: skip
+    expected, _ = engram_gate(np, *feeds.values())
+    for _ in range(3):
+        (y,) = made.run(None, feeds)
+        assert y.dtype == dtype
+        np.testing.assert_allclose(y, expected, 1e-5 if dtype == np.float32 else 2e-3, 1e-5)
+    assert all(captures(made))
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("points", [1, 3])
+@pytest.mark.parametrize("metric", ["euclidean", "sqeuclidean"])
+def test_distances_to_points_that_are_computed(dtype: Any, points: int, metric: str) -> None:
+    x, p = (RNG.integers(-9, 9, (n, 5)).astype(dtype) for n in (7, points))
+    squares = ((x[:, None] - p) ** 2).sum(-1)
+    expected = squares if metric == "sqeuclidean" else np.sqrt(squares)
+    made = session(
+        [node("CDist", "x p", "y", domain="com.microsoft", metric=metric)], {"x": x, "p": p}, "y",
+        kinds=dict.fromkeys("xpy", helper.np_dtype_to_tensor_dtype(np.dtype(dtype))),
+        domains={"": 21, "com.microsoft": 1},
+    )  # fmt: skip
+    for _ in range(3):
+        np.testing.assert_allclose(made.run(None, {"x": x, "p": p})[0], expected, 1e-6)
+    assert all(captures(made))

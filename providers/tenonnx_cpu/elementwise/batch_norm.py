@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,11 +9,7 @@ from tenonnx.by_name import cacheable
 from tenonnx.graph.affine import affine_of
 from tenonnx_cpu.buffers import F32, F64, frozen
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.launch import Launch
-from tenonnx_cpu.elementwise.kernels import operations as o
-from tenonnx_cpu.elementwise.kernels.opcodes import ADD, MUL
-from tenonnx_cpu.elementwise.kernels.operations import FLOAT64
-from tenonnx_cpu.elementwise.program import Instruction, Program, ProgramCall
+from tenonnx_cpu.elementwise.kernels.operations import AFFINE, FLOAT32, FLOAT64
 from tenonnx_cpu.elementwise.typed import APPLY, launch
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
@@ -27,21 +22,8 @@ def specialize_batch_norm(site: Site, plain: Call) -> Call | None:
     affine = () if found is None else tuple(a.astype(dtype) for a in found if a is not None)
     if len(affine) < 2:
         return None
-    if dtype == F64:
-        APPLY.request()
-        call = functools.partial(_affine, site.threads)
-        return Capturable(BatchNormCall(affine[0], affine[1], call, plain))
-    program = Program()
-    x, factor, shift = (program.array() for _ in range(3))
-    program.add(Instruction(ADD), (program.add(Instruction(MUL), (x, factor)), shift))
-    program_call = ProgramCall(program, _in_two_passes, site.threads)
-    return Capturable(BatchNormCall(affine[0], affine[1], program_call.launch, plain))
-
-
-@cacheable
-def _affine(threads: int, x: NDArray, factor: NDArray, shift: NDArray) -> Any:
-    made = launch(o.AFFINE, FLOAT64, (x, factor, shift), F64, threads)
-    return _in_two_passes(x, factor, shift) if made is None else made
+    APPLY.request()
+    return Capturable(BatchNormCall(affine[0], affine[1], site.threads, plain))
 
 
 @cacheable
@@ -52,13 +34,13 @@ class BatchNormCall:
     Attributes:
         factors: Of channels.
         shifts: Of channels.
-        call: Does it, or returns a launch that does.
+        threads: How many to use at most.
         plain: Normalizes other arrays than those of so many channels and of the factors' type.
     """
 
     factors: NDArray
     shifts: NDArray
-    call: Call
+    threads: int
     plain: Call
     _placed: dict[int, tuple[NDArray, NDArray]] = field(default_factory=dict)
 
@@ -70,12 +52,8 @@ class BatchNormCall:
             shape = (-1, *(1,) * (x.ndim - 2))
             placed = frozen(self.factors).reshape(shape), frozen(self.shifts).reshape(shape)
             self._placed[x.ndim] = placed
-        made = self.call(x, *placed)
-        return made._replace(result=(made.result,)) if isinstance(made, Launch) else (made,)
-
-
-@cacheable
-def _in_two_passes(x: NDArray, factor: NDArray, shift: NDArray) -> NDArray:
-    y = x * factor
-    y += shift
-    return y
+        element = FLOAT64 if x.dtype == F64 else FLOAT32
+        made = launch(AFFINE, element, (x, *placed), x.dtype, self.threads)
+        if made is None:
+            return self.plain(x, *parameters)
+        return made._replace(result=(made.result,))

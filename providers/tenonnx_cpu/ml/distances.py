@@ -28,30 +28,45 @@ MIN_DIFFERENCES_PER_THREAD = 1 << 17
 def specialize_distances(site: Site, plain: Call) -> Call | None:
     """Take float32 and float64."""
     metric, points = site.attribute("metric", "sqeuclidean"), site.constant(1)
-    if (
-        points is None
-        or points.dtype not in DISTANCE_KERNELS
-        or points.ndim != 2
-        or not points.size
-    ):
-        return None
     if metric not in ("sqeuclidean", "euclidean"):
         return None
-    columns = site.derived("columns-1", (1,), lambda: np.ascontiguousarray(points.T))
-    DISTANCE_KERNELS[points.dtype].request()
+    columns = None
+    if points is not None:
+        if points.dtype not in DISTANCE_KERNELS or points.ndim != 2 or not points.size:
+            return None
+        columns = site.derived("columns-1", (1,), lambda: np.ascontiguousarray(points.T))
+    for dtype in DISTANCE_KERNELS if points is None else [points.dtype]:
+        DISTANCE_KERNELS[dtype].request()
     given = columns, int(metric == "euclidean"), site.threads, plain
     return Capturable(functools.partial(_distances, *given))
 
 
 @cacheable
 def _distances(
-    columns: NDArray, root: int, threads: int, plain: Call, x: NDArray, same: NDArray
+    constant: NDArray | None, root: int, threads: int, plain: Call, x: NDArray, points: NDArray
 ) -> Any:
-    run = DISTANCE_KERNELS[columns.dtype].run
-    fits = x.dtype == columns.dtype and x.ndim == 2 and x.shape[1] == len(columns)
-    if run is None or not fits or not x.size:
-        return plain(x, same)
-    rows, count = len(x), columns.shape[1]
-    y = empty((rows, count), x.dtype)
-    grain, team = shared_out(rows, x.size * count, MIN_DIFFERENCES_PER_THREAD, threads)
-    return Launch(run, (contiguous(x), columns, root, y, grain, team), y)
+    """Return a launch, or the result.
+
+    Args:
+        constant: The points' columns side by side, if they are constants.
+        root: Whether distances are roots.
+        threads: How many to use at most.
+        plain: Does the same.
+        x: The rows.
+        points: The points.
+    """
+    kernel = DISTANCE_KERNELS.get(x.dtype)
+    fits = (
+        x.dtype == points.dtype and x.ndim == points.ndim == 2 and x.shape[1:] == points.shape[1:]
+    )
+    if kernel is None or kernel.run is None or not fits or not x.size or not points.size:
+        return plain(x, points)
+    shape, columns = (len(x), len(points)), constant
+    if len(points) == 1:  # as far from the rows as they are from it
+        x, columns = points, contiguous(x.T)
+    elif columns is None:
+        columns = contiguous(points.T)
+    y, rows = empty(shape, x.dtype), len(x)
+    grain, team = shared_out(rows, x.size * columns.shape[1], MIN_DIFFERENCES_PER_THREAD, threads)
+    arguments = contiguous(x), columns, root, y.reshape(rows, -1), grain, team
+    return Launch(kernel.run, arguments, y)

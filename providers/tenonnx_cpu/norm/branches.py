@@ -32,10 +32,11 @@ def _normalized(
         return plain(*given)
     width = x.shape[-1] // max(branches, 1)
     rows = x.reshape(-1, width) if x.flags.c_contiguous else x
-    made = norm(rows, None, _ones(width, x.dtype) if scale is None else scale, None)
+    made = norm(rows, None, ones(width, x.dtype) if scale is None else scale, None)
     return plain(*given) if made is None else made._replace(result=made.result.reshape(x.shape))
 
 
 @functools.lru_cache(maxsize=64)
-def _ones(count: int, dtype: np.dtype[Any]) -> NDArray:
+def ones(count: int, dtype: np.dtype[Any]) -> NDArray:
+    """Return a scale that changes nothing."""
     return fix(np.ones(count, dtype))

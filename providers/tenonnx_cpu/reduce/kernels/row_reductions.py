@@ -205,7 +205,7 @@ def over_columns(
             with the lanes of one, 0 for a single element, and their count.
     """
     first = I64(0)
-    for chains in (COMBINED_CHAINS, 1):
+    for chains in (COMBINED_CHAINS, COMBINED_CHAINS // 2, 1):
         wide = lanes * chains
         vectors = b.select(beside, b.sdiv(b.sub(count, first), I64(wide)), I64(0))
         _each(b, vectors, first, wide, some(lanes, chains))
