@@ -13,7 +13,7 @@ from running import Watch, require_kernels, session
 from models import node
 from tenonnx_array.ml.encode import Keys
 from tenonnx_cpu.capture.launch import done
-from tenonnx_cpu.ml import lookup
+from tenonnx_cpu.ml import lookup, string_arrays
 from tenonnx_cpu.ml.kernels import FACTOR
 
 require_kernels()
@@ -73,3 +73,17 @@ def test_keys_that_come_to_one_slot_are_left_to_numpy() -> None:
     keys = [n * inverse % (1 << 64) for n in range(200)]
     signed = np.array(keys, np.uint64).view(np.int64)
     assert lookup.finder_of(Keys(signed), np.arange(201), False) is None
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+def test_words(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watch(string_arrays.LOOK_UP, monkeypatch)
+    words = ["", "a", "é", "ł", "😀", "a word of many characters", "none"]
+    x = np.array(words * 3000, object).reshape(-1, 10)
+    given: dict[str, Any] = {"keys_strings": words[:6], "values_int64s": range(6)}
+    layer = node("LabelEncoder", "x", "y", domain=ML, **given)
+    one = session([layer], {"x": x}, "y", domains={ML: 4}, threads=threads, kinds={"x": 8, "y": 7})
+    wanted = np.array([0, 1, 2, 3, 4, 5, -1] * 3000).reshape(-1, 10)
+    for some in (slice(None), slice(None, None, -1), slice(1)):
+        np.testing.assert_array_equal(one.run(None, {"x": x[some]})[0], wanted[some])
+    assert watched.calls == 2

@@ -150,6 +150,32 @@ class ColumnsCall:
         return np.ndarray((len(x), *self._row), self._dtype, bytearray().join(cells))
 
 
+@cacheable
+class WordsCall:
+    """Encodes words.
+
+    Args:
+        lookup: What each word becomes.
+        threads: How many to use at most.
+        plain: Computes the same from the same words.
+    """
+
+    def __init__(self, lookup: Lookup, threads: int, plain: Call) -> None:
+        self._dtype, self._row = lookup.table.dtype, lookup.table.shape[1:]
+        self._known = WordTable([0], [[*lookup.cells]], [_bytes_of(lookup)])
+        self._threads, self._plain = threads, plain
+
+    def __call__(self, x: NDArray) -> Any:
+        """Return [..., the shape of a row]."""
+        if x.dtype != object or x.size <= MAX_DICTIONARY_WORDS:
+            return self._plain(x)
+        y = empty((*x.shape, *self._row), self._dtype)
+        grain, used = shared_out(x.size, x.size, MIN_WORDS_PER_THREAD, self._threads)
+        rows = y.reshape(-1).view(np.uint8).reshape(x.size, -1)
+        is_made = self._known.look_up(x.reshape(-1, 1), rows, grain, used)
+        return y if is_made else self._plain(x)
+
+
 def _bytes_of(lookup: Lookup) -> NDArray:
     """Return the cells of a lookup's keys, and the last one's, as rows of bytes."""
     cells = [*lookup.cells.values(), lookup.table[-1].tobytes()]

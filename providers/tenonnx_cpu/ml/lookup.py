@@ -36,11 +36,15 @@ MIN_LOOKED_UP_PER_THREAD = 1 << 14
 
 @specialize("LabelEncoder", "OneHotEncoder", domain="ai.onnx.ml")
 def specialize_lookup(site: Site, plain: Call) -> Call | None:
-    """Take numbers whose keys, and the rows at these, are numbers."""
+    """Take numbers, or words, whose rows are numbers."""
     truncates = isinstance(plain, OneHot)
     rows = plain.rows if isinstance(plain, OneHot) and plain.zeros else plain
     if not isinstance(rows, Lookup):
         return None
+    if rows.joins:
+        from tenonnx_cpu.ml.columns import WordsCall  # few models have words
+
+        return WordsCall(rows, site.threads, plain)
     if (finder := finder_of(rows.keys, rows.table, truncates)) is None:
         return None
     return Capturable(functools.partial(_looked_up, finder, site.threads, plain))
