@@ -89,6 +89,7 @@ LISTING: Final = {
         "ai.onnx.ml::TreeEnsemble ai.onnx.ml::TreeEnsembleClassifier "
         "ai.onnx.ml::TreeEnsembleRegressor"
     ),
+    "ml.warping": "com.microsoft::DynamicTimeWarping",
     "norm.branches": "com.microsoft::BranchwiseRMSNorm",
     "norm.engram": "com.microsoft::EngramGate",
     "norm.lp": "LpNormalization",

@@ -89,6 +89,7 @@ ROWS = [
         opset=20,
         cats_int64s=range(3),
     ),
+    one("a path", "DynamicTimeWarping", [f32(30, 50)], domain=MS),
     of_model("columns of words", COLUMNS, {"x": WORDS}),
     of_model("tokens", TOKENS, {"x": TEXTS}),
     of_model(
