@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from numba import types
-from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.compiling import Contract, In, Out, f32, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors import vector as v
-from tenonnx_cpu.jit.vectors.vector import F32, I64
+from tenonnx_cpu.jit.vectors.vector import F32, I64, Builder, Value
 
 # Vectors that are added to side by side: more than latency times units.
 CHAINS = 12
@@ -20,45 +19,35 @@ CHAINS = 12
 TASKS = 4
 
 
-@intrinsic
-def read_all(typing_context: Any, address: Any, count: Any) -> Any:
+@v.inline_llvm(types.float32, types.intp, types.intp)
+def read_all(b: Builder, address: Value, count: Value) -> Value:
     """Return the sum of adjacent floats, whole vectors of them."""
+    kind = v.vector(F32, cpu().lanes)
+    width = 4 * cpu().lanes
 
-    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        kind = v.vector(F32, cpu().lanes)
-        width = 4 * cpu().lanes
+    def step(index: Any, sums: list[Any]) -> list[Any]:
+        place = b.add(address, b.mul(index, I64(width * CHAINS)))
+        loaded = [v.load(b, kind, b.add(place, I64(width * n)), 4) for n in range(CHAINS)]
+        return [b.fadd(one, x) for one, x in zip(sums, loaded, strict=True)]
 
-        def step(index: Any, sums: list[Any]) -> list[Any]:
-            place = b.add(values[0], b.mul(index, I64(width * CHAINS)))
-            loaded = [v.load(b, kind, b.add(place, I64(width * n)), 4) for n in range(CHAINS)]
-            return [b.fadd(one, x) for one, x in zip(sums, loaded, strict=True)]
-
-        turns = b.sdiv(values[1], I64(cpu().lanes * CHAINS))
-        first, *others = v.loop(b, turns, [v.constant(kind, 0.0)] * CHAINS, step)
-        for other in others:
-            first = b.fadd(first, other)
-        return v.total(b, first)
-
-    return types.float32(types.intp, types.intp), generate
+    turns = b.sdiv(count, I64(cpu().lanes * CHAINS))
+    first, *others = v.loop(b, turns, [v.constant(kind, 0.0)] * CHAINS, step)
+    for other in others:
+        first = b.fadd(first, other)
+    return v.total(b, first)
 
 
-@intrinsic
-def multiply_often(typing_context: Any, turns: Any, factor: Any) -> Any:
+@v.inline_llvm(types.float32, types.intp, types.float32)
+def multiply_often(b: Builder, turns: Value, factor: Value) -> Value:
     """Return what ``turns`` fused multiply-adds in every chain come to."""
-
-    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        kind = v.vector(F32, cpu().lanes)
-        factor = v.splat(b, values[1], cpu().lanes)
-        starts = [v.constant(kind, float(n)) for n in range(CHAINS)]
-        ends = v.loop(
-            b, values[0], starts, lambda _, sums: [v.fma(b, one, factor, factor) for one in sums]
-        )
-        first, *others = ends
-        for other in others:
-            first = b.fadd(first, other)
-        return v.total(b, first)
-
-    return types.float32(types.intp, types.float32), generate
+    kind = v.vector(F32, cpu().lanes)
+    factor = v.splat(b, factor, cpu().lanes)
+    starts = [v.constant(kind, float(n)) for n in range(CHAINS)]
+    ends = v.loop(b, turns, starts, lambda _, sums: [v.fma(b, one, factor, factor) for one in sums])
+    first, *others = ends
+    for other in others:
+        first = b.fadd(first, other)
+    return v.total(b, first)
 
 
 @parallel

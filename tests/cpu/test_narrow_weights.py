@@ -140,7 +140,6 @@ def test_a_gelu_whose_numbers_are_rounded_belongs_to_the_product(kind: Any) -> N
 def test_every_half_is_widened_by_processors_that_have_none() -> None:
     numba = pytest.importorskip("numba")
     from numba import types
-    from numba.extending import intrinsic
 
     from tenonnx_cpu.jit.vectors import vector as v
     from tenonnx_cpu.matmul.kernels.pack import floats_of_halves
@@ -148,15 +147,10 @@ def test_every_half_is_widened_by_processors_that_have_none() -> None:
     halves = np.arange(1 << 16, dtype=np.uint16)
     made = np.empty(halves.size, np.float32)
 
-    @intrinsic
-    def widen(_typing: Any, _source: Any, _target: Any) -> Any:
-        def generate(context: Any, builder: Any, _signature: Any, values: Any) -> Any:
-            bits = v.load(builder, v.vector(v.I16, 8), values[0], 2)
-            wide = builder.zext(bits, v.vector(v.I32, 8))
-            v.store(builder, floats_of_halves(builder, wide), values[1], 4)
-            return context.get_dummy_value()
-
-        return types.void(types.intp, types.intp), generate
+    @v.inline_llvm(types.void, types.intp, types.intp)
+    def widen(b: Any, source: Any, target: Any) -> None:
+        wide = b.zext(v.load(b, v.vector(v.I16, 8), source, 2), v.vector(v.I32, 8))
+        v.store(b, floats_of_halves(b, wide), target, 4)
 
     @numba.njit
     def widen_all(source: Any, target: Any, count: Any) -> None:

@@ -24,7 +24,7 @@ import numpy as np
 from tenonnx.process.distributions import UNRELEASED, release
 from tenonnx.weights.folder import cache_root, note_use
 from tenonnx.weights.trusted import is_trusted, open_trusted, require_installed
-from tenonnx_cpu.jit.code.cpu import INSTALLED, SUFFIX, Target, own_code, parse, target
+from tenonnx_cpu.jit.code.cpu import INSTALLED, SUFFIX, Target, parse, target
 from tenonnx_cpu.jit.code.symbols import IDENTITY, NDARRAY, binary_interface
 from tenonnx_cpu.jit.packages import OWN, Package
 from tenonnx_cpu.jit.threads.memory import RESUME, start
@@ -62,7 +62,8 @@ class Found(NamedTuple):
 
     Attributes:
         path: Its file.
-        like: The status of its package's code, if it was installed with that.
+        like: The status of its package's folder, if it was installed there: who can write code
+            there can write kernels as well.
     """
 
     path: str
@@ -95,7 +96,7 @@ def find(package: Package = OWN) -> Found | None:
         return None
     installed = _installed(package, chosen)
     if installed is not None and installed not in _refused:
-        return Found(installed, own_code() if package == OWN else os.stat(package.root))
+        return Found(installed, os.stat(package.root))
     path = cached_path(chosen, package)
     return Found(path, None) if path not in _refused and os.path.exists(path) else None
 

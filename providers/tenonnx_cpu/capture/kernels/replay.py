@@ -20,12 +20,12 @@ from tenonnx_cpu.jit import layout as at
 from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.code.entry import DATA, FASTCALL, HEAD, NDIM, SHAPE, STRIDES
 from tenonnx_cpu.jit.compiling import Kernel, helper, size
-from tenonnx_cpu.jit.threads.look import call
 from tenonnx_cpu.jit.threads.memory import RESUME
 from tenonnx_cpu.jit.threads.parallel_for import look
+from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.memory import load_int as word
 from tenonnx_cpu.jit.vectors.memory import load_word, store_int
-from tenonnx_cpu.jit.vectors.vector import I64, POINTER, VOID
+from tenonnx_cpu.jit.vectors.vector import I64, POINTER, VOID, Builder, Value
 
 # Said in place of an object by what is not able to do it.
 MISS = -1
@@ -53,14 +53,11 @@ def invoke(typing_context: Any, function: Any, arguments: Any) -> Any:
 def on_stack(words: int) -> Any:
     """Return what returns the address of so many words that last until its caller returns."""
 
-    @intrinsic
-    def memory(typing_context: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            with builder.goto_entry_block():
-                place = builder.alloca(ir.ArrayType(I64, words))
-            return builder.ptrtoint(place, I64)
-
-        return types.intp(), generate
+    @v.inline_llvm(types.intp)
+    def memory(b: Builder) -> Value:
+        with b.goto_entry_block():
+            place = b.alloca(ir.ArrayType(I64, words))
+        return b.ptrtoint(place, I64)
 
     return memory
 
@@ -169,28 +166,20 @@ def make(code: Any, things: Any, stores: Any, api: Any) -> Any:
     return count
 
 
-@intrinsic
-def let_go(typing_context: Any) -> Any:
+@v.inline_llvm(types.intp)
+def let_go(b: Builder) -> Value:
     """Let other threads have the interpreter; return what takes it back."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        return builder.ptrtoint(call(builder, "PyEval_SaveThread", POINTER), I64)
-
-    return types.intp(), generate
+    return b.ptrtoint(v.call_function(b, "PyEval_SaveThread", POINTER), I64)
 
 
-@intrinsic
-def take_back(typing_context: Any, thread: Any) -> Any:
+@v.inline_llvm(types.boolean, types.intp)
+def take_back(b: Builder, thread: Value) -> Value:
     """Take the interpreter back; return whether the thread was stopped meanwhile."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        call(builder, "PyEval_RestoreThread", VOID, builder.inttoptr(values[0], POINTER))
-        stopped = cgutils.is_not_null(builder, call(builder, "PyErr_Occurred", POINTER))
-        with builder.if_then(stopped, likely=False):
-            call(builder, RESUME, VOID)
-        return stopped
-
-    return types.boolean(types.intp), generate
+    v.call_function(b, "PyEval_RestoreThread", VOID, b.inttoptr(thread, POINTER))
+    stopped = cgutils.is_not_null(b, v.call_function(b, "PyErr_Occurred", POINTER))
+    with b.if_then(stopped, likely=False):
+        v.call_function(b, RESUME, VOID)
+    return stopped
 
 
 @helper

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from tenonnx_cpu.data_movement.kernels import (
     AXES,
@@ -23,7 +22,7 @@ from tenonnx_cpu.jit.vectors.lanes import KIND as FLOATS
 from tenonnx_cpu.jit.vectors.lanes import lanes_below, load_masked, store_masked
 from tenonnx_cpu.jit.vectors.named import named
 from tenonnx_cpu.jit.vectors.shared import shared
-from tenonnx_cpu.jit.vectors.vector import I32, I64, VOID, Builder, Value
+from tenonnx_cpu.jit.vectors.vector import I64, Builder, Value
 
 # The types of a square's lines; those of 4 bytes are moved as float32.
 KINDS = {
@@ -126,7 +125,7 @@ def _move_part(
     floats = kind == FLOATS
     below, mask = (lanes_below(b, n) if floats else _below(b, kind, n) for n in (lines, columns))
     load = load_masked if floats else functools.partial(_load_some, kind)
-    store = store_masked if floats else _store_some
+    store = store_masked if floats else v.store_lanes
     seen = [load(b, read, below) for read in reads]
     for line, x in enumerate(_transposed(b, seen)):
         with b.if_then(b.icmp_signed(">", lines, I64(line))):
@@ -163,17 +162,7 @@ def _transposed(b: Builder, rows: Sequence[Value]) -> list[Value]:
 
 
 def _load_some(kind: ir.VectorType, b: Builder, address: Value, mask: Value) -> Value:
-    arguments = [b.inttoptr(address, kind.as_pointer()), I32(1), mask, v.constant(kind, 0)]
-    load = ir.FunctionType(kind, [each.type for each in arguments])
-    name = f"llvm.masked.load.{v.suffix(kind)}.p0"
-    return b.call(cgutils.get_or_insert_function(b.module, load, name), arguments)
-
-
-def _store_some(b: Builder, x: Value, address: Value, mask: Value) -> None:
-    arguments = [x, b.inttoptr(address, x.type.as_pointer()), I32(1), mask]
-    store = ir.FunctionType(VOID, [each.type for each in arguments])
-    name = f"llvm.masked.store.{v.suffix(x.type)}.p0"
-    b.call(cgutils.get_or_insert_function(b.module, store, name), arguments)
+    return v.load_lanes(b, address, mask, v.constant(kind, 0))
 
 
 def _after(

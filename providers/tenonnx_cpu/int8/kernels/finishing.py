@@ -7,15 +7,13 @@ from typing import Any
 
 import llvmlite.binding as llvm
 import numpy as np
-from llvmlite import ir
-from numba.core import cgutils
 
 from tenonnx_cpu.jit.compiling import Contract, helper
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.dot8 import SUMS
-from tenonnx_cpu.jit.vectors.lanes import LANES, MASK, clipped, for_columns
+from tenonnx_cpu.jit.vectors.lanes import LANES, clipped, for_columns
 from tenonnx_cpu.jit.vectors.memory import load_word, store_float, store_word
-from tenonnx_cpu.jit.vectors.vector import F32, I8, I32, I64, Builder, Value
+from tenonnx_cpu.jit.vectors.vector import F32, I8, I64, Builder, Value
 from tenonnx_cpu.matmul.kernels.tile import COLUMNS
 
 # The kinds of results: int32 sums; those, scaled and shifted, as float32; that as bytes.
@@ -82,14 +80,8 @@ def _store(b: Builder, value: Value, address: Value, align: int, mask: Value | N
     """Store a vector, or the lanes of a mask."""
     if mask is None:
         v.store(b, value, address, align)
-        return
-    pointer = b.inttoptr(address, value.type.as_pointer())
-    name = {I8: "i8", I32: "i32", F32: "f32"}[value.type.element]
-    kind = ir.FunctionType(v.VOID, [value.type, pointer.type, I32, MASK])
-    function = cgutils.get_or_insert_function(
-        b.module, kind, f"llvm.masked.store.v{LANES}{name}.p0"
-    )
-    b.call(function, [value, pointer, I32(align), mask])
+    else:
+        v.store_lanes(b, value, address, mask, align)
 
 
 def to_bytes(b: Builder, x: Value, low: Value, high: Value, zero: Value) -> Value:
@@ -101,8 +93,7 @@ def to_bytes(b: Builder, x: Value, low: Value, high: Value, zero: Value) -> Valu
     x = b.select(b.fcmp_ordered("<", x, high), x, high)
     if llvm.llvm_version_info[0] >= 20:
         name = f"llvm.lrint.v{LANES}i32.v{LANES}f32"
-        function = cgutils.get_or_insert_function(b.module, ir.FunctionType(SUMS, [x.type]), name)
-        whole = b.call(function, [x])
+        whole = v.call_function(b, name, SUMS, x)
     else:
         whole = b.fptosi(v.call(b, "llvm.rint", x.type, x), SUMS)
     return b.trunc(b.add(whole, zero), v.vector(I8, LANES))

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from llvmlite import ir
-from numba.core import cgutils
-
 from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.compiling import Contract, In, Out, helper, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
@@ -33,13 +30,12 @@ def look_up_vectors(b: Builder, /, x: Value, table: Value, y: Value, vectors: Va
     """Look up vectors of bytes, all by their addresses."""
     kind = v.vector(I8, WIDE)
     name = "llvm.x86.avx512.vpermi2var.qi.512"
-    pick = cgutils.get_or_insert_function(b.module, ir.FunctionType(kind, [kind] * 3), name)
     parts = [v.load(b, kind, b.add(table, I64(WIDE * n))) for n in range(4)]
 
     def step(index: Value, carried: list[Value]) -> list[Value]:
         offset = b.mul(index, I64(WIDE))
         codes = v.load(b, kind, b.add(x, offset))
-        low, high = (b.call(pick, [parts[n], codes, parts[n + 1]]) for n in (0, 2))
+        low, high = (v.call_function(b, name, kind, parts[n], codes, parts[n + 1]) for n in (0, 2))
         is_high = b.icmp_signed("<", codes, v.constant(kind, 0))
         v.store(b, b.select(is_high, high, low), b.add(y, offset))
         return []

@@ -72,14 +72,6 @@ def _linker(machine: str) -> list[str]:
     raise NoLinker(f"there is no linker for {machine}: pip install {ZIG}")
 
 
-def has_linker() -> bool:
-    """Return whether libraries for this machine can be linked."""
-    try:
-        return bool(_linker(architecture()))
-    except NoLinker:
-        return False
-
-
 def _settle(path: str) -> None:
     """Have a file on the disk, and readable like others, before it gets its name."""
     descriptor = os.open(path, os.O_RDWR)

@@ -141,12 +141,6 @@ def target() -> Target | None:
     return _best_installed() or best_of(map(parse, KINDS))
 
 
-@functools.cache
-def own_code() -> os.stat_result:
-    """Return the status of this folder: who can write code here can write kernels as well."""
-    return os.stat(os.path.dirname(__file__))
-
-
 def installed_kinds() -> list[Target]:
     """Return the target CPUs that libraries are installed for, the best first."""
     found = []

@@ -23,6 +23,7 @@ from numba.np.arrayobj import populate_array
 from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.code.symbols import NDARRAY
 from tenonnx_cpu.jit.threads.memory import RESUME
+from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.vector import F64, I8, I32, I64, POINTER, VOID, Builder, Value
 
 FASTCALL = ir.FunctionType(POINTER, [POINTER, POINTER.as_pointer(), I64])
@@ -69,8 +70,8 @@ def make_entry(symbol: str, compiled: Any) -> ir.Module:
         for kind in parameters
     ]
     _run(context, builder, compiled, values, bare)
-    none = _global(builder, "_Py_NoneStruct")
-    _python(builder, "Py_IncRef", VOID, [none])
+    none = v.variable(builder, "_Py_NoneStruct", I8)
+    v.call_function(builder, "Py_IncRef", VOID, none)
     builder.ret(none)
     return module
 
@@ -81,17 +82,17 @@ def _run(
     """Call the kernel while other threads have the interpreter; leave if it was stopped."""
     before = builder.block
     with builder.if_then(builder.not_(bare)):
-        saved, held = _python(builder, "PyEval_SaveThread", POINTER, []), builder.block
+        saved, held = v.call_function(builder, "PyEval_SaveThread", POINTER), builder.block
     thread = builder.phi(POINTER)
     thread.add_incoming(POINTER(None), before)
     thread.add_incoming(saved, held)
     context.call_internal_no_propagate(builder, compiled.fndesc, compiled.signature, values)
     with builder.if_then(bare):
         builder.ret(POINTER(None))
-    _python(builder, "PyEval_RestoreThread", VOID, [thread])
-    stopped = _python(builder, "PyErr_Occurred", POINTER, [])
+    v.call_function(builder, "PyEval_RestoreThread", VOID, thread)
+    stopped = v.call_function(builder, "PyErr_Occurred", POINTER)
     with builder.if_then(cgutils.is_not_null(builder, stopped), likely=False):
-        _python(builder, RESUME, VOID, [])
+        v.call_function(builder, RESUME, VOID)
         builder.ret(POINTER(None))
 
 
@@ -107,7 +108,7 @@ def _numbers(
             read_at = builder.block
         with objects:
             converted = {n: _number(context, builder, *each) for n, each in given.items()}
-            error = _python(builder, "PyErr_Occurred", POINTER, [])
+            error = v.call_function(builder, "PyErr_Occurred", POINTER)
             with builder.if_then(cgutils.is_not_null(builder, error), likely=False):
                 builder.ret(POINTER(None))
             converted_at = builder.block
@@ -139,7 +140,7 @@ def _array(context: Any, builder: Builder, kind: Any, value: Value, expected: st
     own = _field(builder, value, HEAD - 8, POINTER)
     numpys = builder.load(ndarray_type(builder.module))
     with builder.if_then(builder.icmp_unsigned("!=", own, numpys), likely=False):
-        related = _python(builder, "PyType_IsSubtype", I32, [own, numpys])
+        related = v.call_function(builder, "PyType_IsSubtype", I32, own, numpys)
         with builder.if_then(builder.icmp_signed("==", related, I32(0)), likely=False):
             _refuse(builder, f"{expected} an array")
     ndim = _field(builder, value, NDIM, I32)
@@ -173,14 +174,14 @@ def _number(context: Any, builder: Builder, kind: Any, value: Value) -> Value:
     """Return a number; if it is none, the interpreter knows of an error."""
     own = context.get_value_type(kind)
     if isinstance(kind, types.Float):
-        number = _python(builder, "PyFloat_AsDouble", F64, [value])
+        number = v.call_function(builder, "PyFloat_AsDouble", F64, value)
         return number if own == F64 else builder.fptrunc(number, own)
     if isinstance(kind, types.Boolean):
-        truth = _python(builder, "PyObject_IsTrue", I32, [value])
+        truth = v.call_function(builder, "PyObject_IsTrue", I32, value)
         return builder.icmp_signed(">", truth, I32(0))
     if isinstance(kind, types.Integer):
-        overflow = builder.load(_global(builder, "PyExc_OverflowError", POINTER))
-        number = _python(builder, "PyNumber_AsSsize_t", I64, [value, overflow])
+        overflow = builder.load(v.variable(builder, "PyExc_OverflowError", POINTER))
+        number = v.call_function(builder, "PyNumber_AsSsize_t", I64, value, overflow)
         return number if own == I64 else builder.trunc(number, own)
     raise TypeError(f"a kernel takes arrays and numbers; found {kind}")
 
@@ -195,26 +196,8 @@ def _words(builder: Builder, value: Value, offset: int, count: int) -> list[Valu
     return [builder.load(builder.gep(words, [I64(i)], inbounds=True)) for i in range(count)]
 
 
-def _refuse(builder: Builder, text: str) -> None:
+def _refuse(builder: Builder, message: str) -> None:
     """Leave with a ``TypeError``."""
-    kind = builder.load(_global(builder, "PyExc_TypeError", POINTER))
-    message = builder.bitcast(
-        cgutils.global_constant(
-            builder.module, "message", cgutils.make_bytearray(text.encode() + b"\0")
-        ),
-        POINTER,
-    )
-    _python(builder, "PyErr_SetString", VOID, [kind, message])
+    kind = builder.load(v.variable(builder, "PyExc_TypeError", POINTER))
+    v.call_function(builder, "PyErr_SetString", VOID, kind, v.text(builder, message))
     builder.ret(POINTER(None))
-
-
-def _global(builder: Builder, name: str, kind: ir.Type = I8) -> Value:
-    """Return a pointer to a variable of CPython's."""
-    known = builder.module.globals.get(name)
-    return known or ir.GlobalVariable(builder.module, kind, name)
-
-
-def _python(builder: Builder, name: str, result: ir.Type, values: Sequence[Value]) -> Value:
-    """Call a function of CPython's."""
-    kind = ir.FunctionType(result, [value.type for value in values])
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), values)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from llvmlite import ir
 from numba.core import cgutils
 
 from tenonnx_cpu.jit.code.cpu import compiled_architecture
@@ -28,6 +27,7 @@ from tenonnx_cpu.jit.threads.memory import (
     STOPS,
 )
 from tenonnx_cpu.jit.threads.place import place, read
+from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.vector import I8, I32, I64, POINTER, VOID, Builder, Value
 
 NEVER, STOPPED, NOW = I64(-1), I64(1), I64(0)
@@ -42,33 +42,29 @@ LINE = 64
 DRAINED = 1 << 62
 
 
-def call(b: Builder, name: str, result: ir.Type, *values: Value) -> Value:
-    """Call a function of CPython's or the C library's."""
-    kind = ir.FunctionType(result, [value.type for value in values])
-    return b.call(cgutils.get_or_insert_function(b.module, kind, name), values)
-
-
 def _clock(b: Builder) -> tuple[Value, Value]:
     """Return the time, and how long it is from look to look."""
     if compiled_architecture() == "x86_64":
-        return call(b, "llvm.readcyclecounter", I64), I64(X86_PERIOD)
+        return v.call_function(b, "llvm.readcyclecounter", I64), I64(X86_PERIOD)
     # Assembly would be for LLVM's parser, of which llvmlite has this machine's alone.
-    kind = ir.FunctionType(I64, [ir.MetaDataType()])
-    register = cgutils.get_or_insert_function(b.module, kind, "llvm.read_volatile_register.i64")
+    register = "llvm.read_volatile_register.i64"
     ticks, speed = (
-        b.call(register, [b.module.add_metadata([f"{name}_el0"])]) for name in ("cntvct", "cntfrq")
+        v.call_function(b, register, I64, b.module.add_metadata([f"{name}_el0"]))
+        for name in ("cntvct", "cntfrq")
     )
     return ticks, b.lshr(speed, I64(5))
 
 
 def _own(b: Builder) -> Value:
     """Return this thread's word."""
-    return b.ptrtoint(call(b, "pthread_getspecific", POINTER, read(b, KEY, "monotonic")), I64)
+    return b.ptrtoint(
+        v.call_function(b, "pthread_getspecific", POINTER, read(b, KEY, "monotonic")), I64
+    )
 
 
 def _set_own(b: Builder, word: Value) -> None:
     value = b.inttoptr(word, POINTER)
-    call(b, "pthread_setspecific", I32, read(b, KEY, "monotonic"), value)
+    v.call_function(b, "pthread_setspecific", I32, read(b, KEY, "monotonic"), value)
 
 
 def _set_up(b: Builder) -> Value:
@@ -114,25 +110,25 @@ def _drain(b: Builder, shares: Value, count: Value) -> None:
 def _ask(b: Builder, count: Value) -> None:
     """Let Python say whether this thread stops, and whether it has to look again."""
     forks = read(b, FORKS)
-    held = call(b, "PyGILState_Ensure", I32)
+    held = v.call_function(b, "PyGILState_Ensure", I32)
     rest = cgutils.alloca_once_value(b, I32(0))
     aside = _set_aside(b)
-    handled = call(b, "PyErr_CheckSignals", I32)
+    handled = v.call_function(b, "PyErr_CheckSignals", I32)
     with b.if_then(b.icmp_signed("==", handled, I32(0))):
         function = b.inttoptr(read(b, LOOK), POINTER)
-        said = call(b, "PyObject_CallNoArgs", POINTER, function)
+        said = v.call_function(b, "PyObject_CallNoArgs", POINTER, function)
         with b.if_then(cgutils.is_not_null(b, said)):
-            b.store(call(b, "PyObject_IsTrue", I32, said), rest)
-            call(b, "Py_DecRef", VOID, said)
+            b.store(v.call_function(b, "PyObject_IsTrue", I32, said), rest)
+            v.call_function(b, "Py_DecRef", VOID, said)
     # The child of a handler that forked has no helpers any more, nor what they were computing.
     forked = b.icmp_signed("!=", forks, read(b, FORKS))
-    fine = cgutils.is_null(b, call(b, "PyErr_Occurred", POINTER))
+    fine = cgutils.is_null(b, v.call_function(b, "PyErr_Occurred", POINTER))
     lost = b.and_(b.and_(forked, fine), b.icmp_signed(">", count, I64(1)))
     with b.if_then(lost, likely=False):
         _raise(b, "PyExc_RuntimeError", "the process was forked while a kernel ran")
     _put_back(b, *aside)
-    failed = cgutils.is_not_null(b, call(b, "PyErr_Occurred", POINTER))
-    call(b, "PyGILState_Release", VOID, held)
+    failed = cgutils.is_not_null(b, v.call_function(b, "PyErr_Occurred", POINTER))
+    v.call_function(b, "PyGILState_Release", VOID, held)
     with b.if_then(failed):
         b.atomic_rmw("add", place(b, STOPS), I64(1), "monotonic")
     ticks, period = _clock(b)
@@ -142,12 +138,9 @@ def _ask(b: Builder, count: Value) -> None:
 
 
 def _raise(b: Builder, kind: str, message: str) -> None:
-    call(b, "PyErr_SetString", VOID, b.load(_variable(b, kind, POINTER)), _text(b, message))
-
-
-def _text(b: Builder, text: str) -> Value:
-    content = cgutils.make_bytearray(text.encode() + b"\0")
-    return b.bitcast(cgutils.global_constant(b.module, "text", content), POINTER)
+    v.call_function(
+        b, "PyErr_SetString", VOID, b.load(v.variable(b, kind, POINTER)), v.text(b, message)
+    )
 
 
 def _set_aside(b: Builder) -> tuple[Value, Value]:
@@ -157,14 +150,14 @@ def _set_aside(b: Builder) -> tuple[Value, Value]:
     address of its row in the table of threads, both 0 if there is none.
     """
     local = b.inttoptr(read(b, LOCAL), POINTER)
-    memory = call(b, "PyObject_GetAttrString", POINTER, local, _text(b, "room"))
+    memory = v.call_function(b, "PyObject_GetAttrString", POINTER, local, v.text(b, "room"))
     with b.if_else(cgutils.is_not_null(b, memory)) as (some, none):
         with some:
-            _give(b, _variable(b, "_Py_NoneStruct", I8))
+            _give(b, v.variable(b, "_Py_NoneStruct", I8))
         with none:
-            call(b, "PyErr_Clear", VOID)
+            v.call_function(b, "PyErr_Clear", VOID)
     found = cgutils.alloca_once_value(b, I64(0))
-    own = call(b, "PyThread_get_thread_ident", I64)
+    own = v.call_function(b, "PyThread_get_thread_ident", I64)
     with cgutils.for_range(b, I64(ROOM_ROWS)) as each:
         row = b.add(read(b, ROOMS, "monotonic"), b.mul(each.index, I64(8 * ROOM_WORDS)))
         thread = b.inttoptr(row, I64.as_pointer())
@@ -178,24 +171,21 @@ def _put_back(b: Builder, memory: Value, row: Value) -> None:
     """Give the memory back; an exception that waits stays."""
     with b.if_then(cgutils.is_not_null(b, memory)):
         waiting = [cgutils.alloca_once(b, POINTER) for _ in range(3)]
-        call(b, "PyErr_Fetch", VOID, *waiting)
+        v.call_function(b, "PyErr_Fetch", VOID, *waiting)
         # What a handler's sessions worked in goes first: that may call Python, and a handler.
-        _give(b, _variable(b, "_Py_NoneStruct", I8))
+        _give(b, v.variable(b, "_Py_NoneStruct", I8))
         _give(b, memory)
-        call(b, "Py_DecRef", VOID, memory)
-        call(b, "PyErr_Restore", VOID, *map(b.load, waiting))
+        v.call_function(b, "Py_DecRef", VOID, memory)
+        v.call_function(b, "PyErr_Restore", VOID, *map(b.load, waiting))
     with b.if_then(b.icmp_unsigned("!=", row, I64(0))):
-        b.store(call(b, "PyThread_get_thread_ident", I64), b.inttoptr(row, I64.as_pointer()))
+        b.store(
+            v.call_function(b, "PyThread_get_thread_ident", I64), b.inttoptr(row, I64.as_pointer())
+        )
 
 
 def _give(b: Builder, memory: Value) -> None:
     local = b.inttoptr(read(b, LOCAL), POINTER)
-    call(b, "PyObject_SetAttrString", I32, local, _text(b, "room"), memory)
-
-
-def _variable(b: Builder, name: str, kind: ir.Type) -> Value:
-    """Return a pointer to a variable of CPython's."""
-    return b.module.globals.get(name) or ir.GlobalVariable(b.module, kind, name)
+    v.call_function(b, "PyObject_SetAttrString", I32, local, v.text(b, "room"), memory)
 
 
 def resume(b: Builder, arguments: Sequence[Value]) -> None:

@@ -12,7 +12,8 @@ from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code import numba_target
 from tenonnx_cpu.jit.threads import thread_pool
-from tenonnx_cpu.jit.vectors.vector import I32, I64, POINTER
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.vector import I32, I64, POINTER, Builder
 
 # Sums may be reordered and products fused; NaN and infinity mean what they mean elsewhere.
 FASTMATH = frozenset({"nsz", "reassoc", "contract"})
@@ -156,15 +157,10 @@ def _look(builder: Any, state: Any, team: Any, task: Any, stop: Any) -> None:
         thread_pool.LOOK.call(builder, [builder.ptrtoint(state, I64), team])
 
 
-@intrinsic
-def look(typing_context: Any) -> Any:
+@v.inline_llvm(types.void)
+def look(builder: Builder) -> None:
     """Look whether to stop, between two loops of one task: those to come then do nothing."""
-
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-        thread_pool.LOOK.call(builder, [I64(0), I64(0)])
-        return context.get_dummy_value()
-
-    return types.void(), generate
+    thread_pool.LOOK.call(builder, [I64(0), I64(0)])
 
 
 def _claim(builder: Any, state: Any, team: Any, number: Any) -> Any:

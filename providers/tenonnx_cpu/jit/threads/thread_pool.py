@@ -37,7 +37,7 @@ from tenonnx_cpu.jit.threads.memory import (
 from tenonnx_cpu.jit.threads.place import at, place, read, write
 from tenonnx_cpu.jit.vectors import vector as v
 from tenonnx_cpu.jit.vectors.shared import Shared
-from tenonnx_cpu.jit.vectors.vector import I32, I64, POINTER, VOID, Builder, Value
+from tenonnx_cpu.jit.vectors.vector import I32, I64, POINTER, VOID, Builder, Value, call_function
 
 SEATS = 0xFFFFFFFF
 AT_WORK = 1 << 32
@@ -47,32 +47,14 @@ IMPATIENCE = 4096
 # The function that the pool calls: with data, and the thread's number; the caller's is 0.
 ENTRY = ir.FunctionType(VOID, [POINTER, I64])
 
-# The system's functions: their names and what they take.
-SYSTEM = {
-    "lock": ("pthread_mutex_lock", [I64]),
-    "unlock": ("pthread_mutex_unlock", [I64]),
-    "wait": ("pthread_cond_wait", [I64, I64]),
-    "wake": ("pthread_cond_broadcast", [I64]),
-    "create": ("pthread_create", [I64, I64, POINTER, I64]),
-    "give_way": ("sched_yield", []),
-}
-
-
-def _system(b: Builder, name: str, *values: Value) -> None:
-    symbol, arguments = SYSTEM[name]
-    kind = ir.FunctionType(I32, arguments)
-    b.call(cgutils.get_or_insert_function(b.module, kind, symbol), values)
-
 
 def _pause(b: Builder) -> None:
     """Tell the core that this loop waits."""
     machine = compiled_architecture()
     if machine == "x86_64":
-        kind = ir.FunctionType(VOID, [])
-        b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.x86.sse2.pause"), [])
+        call_function(b, "llvm.x86.sse2.pause", VOID)
     elif machine in ("aarch64", "arm64"):
-        kind = ir.FunctionType(VOID, [I32])
-        b.call(cgutils.get_or_insert_function(b.module, kind, "llvm.aarch64.hint"), [I32(1)])
+        call_function(b, "llvm.aarch64.hint", VOID, I32(1))
 
 
 def _call_entry(b: Builder, entry: Value, data: Value, number: Value) -> None:
@@ -124,18 +106,18 @@ def _has_seats(b: Builder, word: Value) -> Value:
 def _sleep(b: Builder) -> None:
     """Sleep until a seat is free."""
     doze, wait, awake = (b.append_basic_block(name) for name in ("doze", "wait", "awake"))
-    _system(b, "lock", at(b, MUTEX))
+    call_function(b, "pthread_mutex_lock", I32, at(b, MUTEX))
     b.atomic_rmw("add", place(b, SLEEPERS), I64(1), "seq_cst")
     b.branch(doze)
     b.position_at_end(doze)
     # Whoever asks writes the word first and looks for sleepers then: one of both sees the other.
     b.cbranch(_has_seats(b, read(b, WORD, "seq_cst")), awake, wait)
     b.position_at_end(wait)
-    _system(b, "wait", at(b, CONDITION), at(b, MUTEX))
+    call_function(b, "pthread_cond_wait", I32, at(b, CONDITION), at(b, MUTEX))
     b.branch(doze)
     b.position_at_end(awake)
     b.atomic_rmw("sub", place(b, SLEEPERS), I64(1), "seq_cst")
-    _system(b, "unlock", at(b, MUTEX))
+    call_function(b, "pthread_mutex_unlock", I32, at(b, MUTEX))
 
 
 def _hire(b: Builder, wanted: Value) -> None:
@@ -150,7 +132,7 @@ def _hire(b: Builder, wanted: Value) -> None:
     b.cbranch(b.icmp_signed("<", started, wanted), body, done)
     b.position_at_end(body)
     number = b.add(started, I64(1))
-    _system(b, "create", handle, I64(0), entry, number)
+    call_function(b, "pthread_create", I32, handle, I64(0), entry, number)
     write(b, number, STARTED)
     b.branch(head)
     b.position_at_end(done)
@@ -159,9 +141,9 @@ def _hire(b: Builder, wanted: Value) -> None:
 def _wake(b: Builder) -> None:
     """Wake helpers that sleep."""
     with b.if_then(b.icmp_signed(">", read(b, SLEEPERS, "seq_cst"), I64(0)), likely=False):
-        _system(b, "lock", at(b, MUTEX))
-        _system(b, "wake", at(b, CONDITION))
-        _system(b, "unlock", at(b, MUTEX))
+        call_function(b, "pthread_mutex_lock", I32, at(b, MUTEX))
+        call_function(b, "pthread_cond_broadcast", I32, at(b, CONDITION))
+        call_function(b, "pthread_mutex_unlock", I32, at(b, MUTEX))
 
 
 def _dismiss(b: Builder) -> None:
@@ -178,7 +160,7 @@ def _dismiss(b: Builder) -> None:
     b.position_at_end(body)
     _pause(b)
     with b.if_then(b.icmp_unsigned("==", b.urem(turn, I64(IMPATIENCE)), I64(0)), likely=False):
-        _system(b, "give_way")
+        call_function(b, "sched_yield", I32)
     turn.add_incoming(b.add(turn, I64(1)), b.block)
     b.branch(head)
     b.position_at_end(done)

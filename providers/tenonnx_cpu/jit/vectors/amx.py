@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.compiling import helper
@@ -47,9 +46,7 @@ CONFIGURATION, SHAPES, HEIGHTS = 64, 16, 48
 
 
 def _call(b: Builder, name: str, *arguments: Value) -> None:
-    kind = ir.FunctionType(VOID, [argument.type for argument in arguments])
-    function = cgutils.get_or_insert_function(b.module, kind, f"llvm.x86.{name}")
-    b.call(function, arguments)
+    v.call_function(b, f"llvm.x86.{name}", VOID, *arguments)
 
 
 def _pointer(b: Builder, address: Value) -> Value:

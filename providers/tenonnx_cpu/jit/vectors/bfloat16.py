@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.compiling import helper
@@ -54,11 +53,7 @@ def narrowed(b: Builder, x: Value) -> Value:
 
 def store_some(b: Builder, words: Value, address: Value, mask: Value) -> None:
     """Store the lanes of a mask of a vector of bfloat16."""
-    pointer = b.inttoptr(address, WORDS.as_pointer())
-    kind = ir.FunctionType(v.VOID, [WORDS, WORDS.as_pointer(), I32, MASK])
-    name = f"llvm.masked.store.v{LANES}i16.p0"
-    store = cgutils.get_or_insert_function(b.module, kind, name)
-    b.call(store, [words, pointer, I32(2), mask])
+    v.store_lanes(b, words, address, mask, 2)
 
 
 @shared("tenonnx_narrow_row")
@@ -231,10 +226,8 @@ def narrow_exponentials(
 def times_power(b: Builder, x: Value, power: Value) -> Value:
     """Return ``x * 2**power`` for whole powers, rounded once; AVX-512 alone has this."""
     bits, rounding = ir.Constant(I16, -1), I32(4)
-    arguments = [x, power, x, bits, rounding]
-    kind = ir.FunctionType(KIND, [argument.type for argument in arguments])
     name = "llvm.x86.avx512.mask.scalef.ps.512"
-    return b.call(cgutils.get_or_insert_function(b.module, kind, name), arguments)
+    return v.call_function(b, name, KIND, x, power, x, bits, rounding)
 
 
 @parallel

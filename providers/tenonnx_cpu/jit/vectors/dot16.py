@@ -6,7 +6,6 @@ A lane is a pair of bfloat16. The panels are those that tiles read: see ``amx``.
 from __future__ import annotations
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
@@ -43,9 +42,7 @@ SUMS, FACTORS, WORDS = (
 
 def dot(b: Builder, left: Value, right: Value, sums: Value) -> Value:
     """Add, in every lane, the products of two bfloat16 by two others to a float32."""
-    kind = ir.FunctionType(SUMS, [SUMS, FACTORS, FACTORS])
-    name = "llvm.x86.avx512bf16.dpbf16ps.512"
-    return b.call(cgutils.get_or_insert_function(b.module, kind, name), [sums, left, right])
+    return v.call_function(b, "llvm.x86.avx512bf16.dpbf16ps.512", SUMS, sums, left, right)
 
 
 def _pair(b: Builder, address: Value) -> Value:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import llvmlite.binding as llvm
-from llvmlite import ir
-from numba.core import cgutils
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
@@ -61,18 +59,13 @@ def _instruction(b: Builder, name: str, sums: Value, left: Value, right: Value) 
     # LLVM 22 has bytes on x86 where older ones have int32 of the same bits.
     old = name.startswith("llvm.x86") and llvm.llvm_version_info[0] < 22
     taken = SUMS if old else BYTE_VECTOR
-    return _called(b, name, SUMS, sums, b.bitcast(left, taken), b.bitcast(right, taken))
-
-
-def _called(b: Builder, name: str, result: ir.Type, *arguments: Value) -> Value:
-    kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    return b.call(cgutils.get_or_insert_function(b.module, kind, name), arguments)
+    return v.call_function(b, name, SUMS, sums, b.bitcast(left, taken), b.bitcast(right, taken))
 
 
 def _through_int16(b: Builder, unsigned: Value, signed: Value) -> Value:
     """Return the sums of four products, of which two do not leave int16."""
     ones = v.constant(v.vector(I16, 2 * LANES), 1)
-    return _called(b, PAIRS[LANES][1], SUMS, pair_sums(b, unsigned, signed), ones)
+    return v.call_function(b, PAIRS[LANES][1], SUMS, pair_sums(b, unsigned, signed), ones)
 
 
 def pair_sums(b: Builder, unsigned: Value, signed: Value) -> Value:
@@ -81,7 +74,7 @@ def pair_sums(b: Builder, unsigned: Value, signed: Value) -> Value:
         v.vector(I16, 2 * LANES),
         (b.bitcast(x, BYTE_VECTOR) for x in (unsigned, signed)),
     )
-    return _called(b, PAIRS[LANES][0], halves, *taken)
+    return v.call_function(b, PAIRS[LANES][0], halves, *taken)
 
 
 def _pairs(b: Builder, x: Value, y: Value) -> Value:

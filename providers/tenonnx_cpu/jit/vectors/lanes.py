@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from llvmlite import ir
-from numba.core import cgutils
 
 from tenonnx_cpu.jit.code.cpu import cpu
 from tenonnx_cpu.jit.vectors import vector as v
@@ -35,24 +34,15 @@ def lanes_between(b: Builder, first: Value, stop: Value) -> Value:
 
 def load_masked(b: Builder, address: Value, mask: Value, others: Value | None = None) -> Value:
     """Load the lanes of a mask; the others are 0 or as given, and their memory is not touched."""
-    others = v.constant(KIND, 0.0) if others is None else others
-    pointer = b.inttoptr(address, KIND.as_pointer())
-    name = f"llvm.masked.load.v{LANES}f32.p0"
-    kind = ir.FunctionType(KIND, [KIND.as_pointer(), I32, MASK, KIND])
-    function = cgutils.get_or_insert_function(b.module, kind, name)
-    return b.call(function, [pointer, I32(4), mask, others])
+    return v.load_lanes(b, address, mask, v.constant(KIND, 0.0) if others is None else others, 4)
 
 
 def store_masked(b: Builder, value: Value, address: Value, mask: Value) -> None:
     """Store the lanes of a mask, which are the first ones, as ``lanes_below`` says."""
     if LANES == BY_PIECES:
         _store_pieces(b, value, address, b.bitcast(mask, I8))
-        return
-    pointer = b.inttoptr(address, KIND.as_pointer())
-    name = f"llvm.masked.store.v{LANES}f32.p0"
-    kind = ir.FunctionType(v.VOID, [KIND, KIND.as_pointer(), I32, MASK])
-    function = cgutils.get_or_insert_function(b.module, kind, name)
-    b.call(function, [value, pointer, I32(4), mask])
+    else:
+        v.store_lanes(b, value, address, mask, 4)
 
 
 def _store_pieces(b: Builder, value: Value, address: Value, bits: Value) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any, SupportsFloat
 
 from numba import types
-from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.compiling import helper, inlined
 from tenonnx_cpu.jit.vectors import vector as v
@@ -37,92 +36,75 @@ def _highest_lane(b: Builder, best: Value) -> Value:
     return b.extract_element(best, I32(0))
 
 
-@intrinsic
-def greatest_at(typing_context: Any, address: Any, count: Any) -> Any:
+@v.inline_llvm(types.float32, types.intp, types.intp)
+def greatest_at(b: Builder, address: Value, count: Value) -> Value:
     """Return the greatest number at an address, as ``greatest`` does."""
+    whole = b.sdiv(count, I64(LANES * CHAINS))
 
-    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        address, count = values
-        whole = b.sdiv(count, I64(LANES * CHAINS))
+    def wide(index: Value, carried: list[Value]) -> list[Value]:
+        place = b.add(address, b.mul(index, I64(4 * LANES * CHAINS)))
+        offsets = [I64(4 * LANES * n) for n in range(CHAINS)]
+        loaded = [v.load(b, KIND, b.add(place, offset), 4) for offset in offsets]
+        return [_greater(b, x, most) for x, most in zip(loaded, carried, strict=True)]
 
-        def wide(index: Value, carried: list[Value]) -> list[Value]:
-            place = b.add(address, b.mul(index, I64(4 * LANES * CHAINS)))
-            offsets = [I64(4 * LANES * n) for n in range(CHAINS)]
-            loaded = [v.load(b, KIND, b.add(place, offset), 4) for offset in offsets]
-            return [_greater(b, x, most) for x, most in zip(loaded, carried, strict=True)]
+    best, *others = v.loop(b, whole, [LEAST] * CHAINS, wide)
+    for other in others:
+        best = _greater(b, other, best)
+    done = b.mul(whole, I64(LANES * CHAINS))
+    start = b.add(address, b.mul(done, I64(4)))
 
-        best, *others = v.loop(b, whole, [LEAST] * CHAINS, wide)
-        for other in others:
-            best = _greater(b, other, best)
-        done = b.mul(whole, I64(LANES * CHAINS))
-        start = b.add(address, b.mul(done, I64(4)))
+    def single(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
+        return [_greater(b, read(b, b.add(start, offset), mask, LEAST), carried[0])]
 
-        def single(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
-            return [_greater(b, read(b, b.add(start, offset), mask, LEAST), carried[0])]
-
-        return _highest_lane(b, over_row(b, b.sub(count, done), [best], single)[0])
-
-    return types.float32(types.intp, types.intp), generate
+    return _highest_lane(b, over_row(b, b.sub(count, done), [best], single)[0])
 
 
-@intrinsic
+@v.inline_llvm(types.float32, types.intp, types.intp, types.float32, types.intp, types.float32)
 def scores_at(
-    typing_context: Any, address: Any, count: Any, scale: Any, added: Any, fill: Any
-) -> Any:
+    b: Builder, address: Value, count: Value, scale: Value, added: Value, fill: Value
+) -> Value:
     """Multiply in place, add what is at an address if it is not 0; return the greatest.
 
     Where -inf is added the result is ``fill``, unless that is NaN.
     """
+    factor, filled = v.splat(b, scale, LANES), v.splat(b, fill, LANES)
+    # NaN is equal to no summand.
+    hiding = b.select(b.fcmp_ordered("==", filled, filled), LEAST, filled)
+    plain = b.icmp_signed("==", added, I64(0))
 
-    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        address, count, scale, added, fill = values
-        factor, filled = v.splat(b, scale, LANES), v.splat(b, fill, LANES)
-        # NaN is equal to no summand.
-        hiding = b.select(b.fcmp_ordered("==", filled, filled), LEAST, filled)
-        plain = b.icmp_signed("==", added, I64(0))
-
-        def work(is_plain: bool) -> Callable[[Value, Value | None, list[Value]], list[Value]]:
-            def step(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
-                place = b.add(address, offset)
-                x = read(b, place, mask, LEAST)
-                if is_plain:
-                    x = b.fmul(x, factor)
-                else:
-                    summand = read(b, b.add(added, offset), mask)
-                    is_hidden = b.fcmp_ordered("==", summand, hiding)
-                    x = b.select(is_hidden, filled, v.fma(b, x, factor, summand))
-                write(b, x, place, mask)
-                if mask is not None:
-                    x = b.select(mask, x, LEAST)
-                return [_greater(b, x, carried[0])]
-
-            return step
-
-        best = over_row(b, b.select(plain, count, I64(0)), [LEAST], work(True))
-        best = over_row(b, b.select(plain, I64(0), count), best, work(False))
-        return _highest_lane(b, best[0])
-
-    signature = types.float32(types.intp, types.intp, types.float32, types.intp, types.float32)
-    return signature, generate
-
-
-@intrinsic
-def times_at(typing_context: Any, source: Any, target: Any, count: Any, factor: Any) -> Any:
-    """Write the products with a factor to an address, which may be the same."""
-
-    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        source, target, count, factor = values
-        factors = v.splat(b, factor, LANES)
-
+    def work(is_plain: bool) -> Callable[[Value, Value | None, list[Value]], list[Value]]:
         def step(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
-            x = b.fmul(read(b, b.add(source, offset), mask), factors)
-            write(b, x, b.add(target, offset), mask)
-            return []
+            place = b.add(address, offset)
+            x = read(b, place, mask, LEAST)
+            if is_plain:
+                x = b.fmul(x, factor)
+            else:
+                summand = read(b, b.add(added, offset), mask)
+                is_hidden = b.fcmp_ordered("==", summand, hiding)
+                x = b.select(is_hidden, filled, v.fma(b, x, factor, summand))
+            write(b, x, place, mask)
+            if mask is not None:
+                x = b.select(mask, x, LEAST)
+            return [_greater(b, x, carried[0])]
 
-        over_row(b, count, [], step)
-        return context.get_dummy_value()
+        return step
 
-    return types.void(types.intp, types.intp, types.intp, types.float32), generate
+    best = over_row(b, b.select(plain, count, I64(0)), [LEAST], work(True))
+    best = over_row(b, b.select(plain, I64(0), count), best, work(False))
+    return _highest_lane(b, best[0])
+
+
+@v.inline_llvm(types.void, types.intp, types.intp, types.intp, types.float32)
+def times_at(b: Builder, source: Value, target: Value, count: Value, factor: Value) -> None:
+    """Write the products with a factor to an address, which may be the same."""
+    factors = v.splat(b, factor, LANES)
+
+    def step(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
+        x = b.fmul(read(b, b.add(source, offset), mask), factors)
+        write(b, x, b.add(target, offset), mask)
+        return []
+
+    over_row(b, count, [], step)
 
 
 @inlined
@@ -153,24 +135,19 @@ def _exp(b: Builder, x: Value) -> Value:
     return b.select(b.fcmp_unordered("uno", x, x), x, kept)
 
 
-@intrinsic
-def exponentials_at(typing_context: Any, source: Any, target: Any, count: Any, top: Any) -> Any:
+@v.inline_llvm(types.float32, types.intp, types.intp, types.intp, types.float32)
+def exponentials_at(b: Builder, source: Value, target: Value, count: Value, top: Value) -> Value:
     """Do what ``exponentials`` does, at addresses."""
+    subtracted = v.splat(b, top, LANES)
 
-    def generate(context: Any, b: Any, signature: Any, values: Any) -> Any:
-        source, target, count, top = values
-        subtracted = v.splat(b, top, LANES)
+    def step(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
+        y = _exp(b, b.fsub(read(b, b.add(source, offset), mask, LEAST), subtracted))
+        write(b, y, b.add(target, offset), mask)
+        if mask is not None:
+            y = b.select(mask, y, v.constant(KIND, 0.0))
+        return [b.fadd(carried[0], y)]
 
-        def step(offset: Value, mask: Value | None, carried: list[Value]) -> list[Value]:
-            y = _exp(b, b.fsub(read(b, b.add(source, offset), mask, LEAST), subtracted))
-            write(b, y, b.add(target, offset), mask)
-            if mask is not None:
-                y = b.select(mask, y, v.constant(KIND, 0.0))
-            return [b.fadd(carried[0], y)]
-
-        return v.total(b, over_row(b, count, [v.constant(KIND, 0.0)], step)[0])
-
-    return types.float32(types.intp, types.intp, types.intp, types.float32), generate
+    return v.total(b, over_row(b, count, [v.constant(KIND, 0.0)], step)[0])
 
 
 @helper

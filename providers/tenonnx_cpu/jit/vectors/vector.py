@@ -6,11 +6,13 @@ have them from ``array.ctypes.data``; offsets are in bytes.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 from llvmlite import ir
 from numba.core import cgutils
+from numba.extending import intrinsic
 
 I8, I16, I32, I64 = (ir.IntType(bits) for bits in (8, 16, 32, 64))
 F16, F32, F64 = ir.HalfType(), ir.FloatType(), ir.DoubleType()
@@ -20,6 +22,33 @@ POINTER = I8.as_pointer()
 Builder: TypeAlias = Any
 # llvmlite's `ir.IRBuilder` and `ir.Value`, which have no types.
 Value: TypeAlias = Any
+
+
+def inline_llvm(result: Any, *kinds: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Declare a function that is written into its callers: ``def times(b, x, y)``.
+
+    It gets the builder and the values of its arguments, and returns that of its result.
+
+    Args:
+        result: numba's type of the result; ``types.void`` if there is none.
+        kinds: numba's types of the arguments.
+    """
+
+    def declare(write: Callable[..., Any]) -> Any:
+        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+            found = write(builder, *values)
+            return context.get_dummy_value() if found is None else found
+
+        def define(typing_context: Any, *given: Any) -> Any:
+            return result(*kinds), generate
+
+        # numba binds what it is called with to these, and tells intrinsics apart by their names.
+        define.__name__, define.__qualname__ = write.__name__, write.__qualname__
+        define.__doc__ = write.__doc__
+        define.__signature__ = inspect.signature(write)  # type: ignore[attr-defined] # inspect reads it
+        return intrinsic(define)
+
+    return declare
 
 
 def vector(element: ir.Type, lanes: int) -> ir.VectorType:
@@ -44,11 +73,23 @@ def store(b: Builder, value: Value, address: Value, align: int = 1) -> None:
     b.store(value, b.inttoptr(address, value.type.as_pointer()), align=align)
 
 
+def load_lanes(b: Builder, address: Value, mask: Value, others: Value, align: int = 1) -> Value:
+    """Load the lanes of a mask; the others are as given, and their memory is not touched."""
+    pointer, name = b.inttoptr(address, others.type.as_pointer()), suffix(others.type)
+    given = pointer, I32(align), mask, others
+    return call_function(b, f"llvm.masked.load.{name}.p0", others.type, *given)
+
+
+def store_lanes(b: Builder, value: Value, address: Value, mask: Value, align: int = 1) -> None:
+    """Store the lanes of a mask."""
+    pointer, name = b.inttoptr(address, value.type.as_pointer()), suffix(value.type)
+    call_function(b, f"llvm.masked.store.{name}.p0", VOID, value, pointer, I32(align), mask)
+
+
 def prefetch(b: Builder, address: Value, level: int = 2) -> None:
     """Bring the cache line of an address into the cache of a level; any address will do."""
-    kind = ir.FunctionType(VOID, [POINTER, I32, I32, I32])
-    hint = cgutils.get_or_insert_function(b.module, kind, "llvm.prefetch.p0")
-    b.call(hint, [b.inttoptr(address, POINTER), I32(0), I32(4 - level), I32(1)])
+    line = b.inttoptr(address, POINTER)
+    call_function(b, "llvm.prefetch.p0", VOID, line, I32(0), I32(4 - level), I32(1))
 
 
 def splat(b: Builder, value: Value, lanes: int) -> Value:
@@ -69,12 +110,26 @@ def fma(b: Builder, x: Value, y: Value, z: Value) -> Value:
     return call(b, "llvm.fma", x.type, x, y, z)
 
 
+def call_function(b: Builder, name: str, result: ir.Type, *arguments: Value) -> Value:
+    """Call a function by its symbol: one of LLVM's, of the C library's or of CPython's."""
+    kind = ir.FunctionType(result, [argument.type for argument in arguments])
+    return b.call(cgutils.get_or_insert_function(b.module, kind, name), arguments)
+
+
 def call(b: Builder, name: str, result: ir.Type, *arguments: Value) -> Value:
     """Call one of LLVM's intrinsics that is overloaded by its result's type."""
-    kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    return b.call(
-        cgutils.get_or_insert_function(b.module, kind, f"{name}.{suffix(result)}"), arguments
-    )
+    return call_function(b, f"{name}.{suffix(result)}", result, *arguments)
+
+
+def variable(b: Builder, name: str, kind: ir.Type) -> Value:
+    """Return a pointer to a variable of CPython's."""
+    return b.module.globals.get(name) or ir.GlobalVariable(b.module, kind, name)
+
+
+def text(b: Builder, content: str) -> Value:
+    """Return a pointer to a text, as C has them."""
+    found = cgutils.make_bytearray(content.encode() + b"\0")
+    return b.bitcast(cgutils.global_constant(b.module, "text", found), POINTER)
 
 
 def suffix(kind: ir.Type) -> str:

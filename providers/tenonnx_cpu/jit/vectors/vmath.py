@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code import numba_target
+from tenonnx_cpu.jit.vectors import vector as v
+from tenonnx_cpu.jit.vectors.vector import Builder, Value
 
 F = np.float32
 
@@ -28,21 +29,18 @@ def exact(function: Callable[..., Any]) -> Any:
     )(function)
 
 
-@intrinsic
-def bits_of(typing_context: Any, value: Any) -> Any:
-    """Return the int32 that has a float32's bits."""
-    return types.int32(types.float32), _reinterpret(ir.IntType(32))
+def reinterpret(source: Any, target: Any, kind: ir.Type) -> Any:
+    """Return what returns the number of another type that has a number's bits."""
+
+    @v.inline_llvm(target, source)
+    def same_bits(b: Builder, value: Value) -> Value:
+        return b.bitcast(value, kind)
+
+    return same_bits
 
 
-@intrinsic
-def float_of(typing_context: Any, value: Any) -> Any:
-    """Return the float32 that has an int32's bits."""
-    return types.float32(types.int32), _reinterpret(ir.FloatType())
-
-
-def _reinterpret(target: ir.Type) -> Callable[..., Any]:
-    return lambda context, builder, signature, values: builder.bitcast(values[0], target)
-
+bits_of = reinterpret(types.float32, types.int32, ir.IntType(32))
+float_of = reinterpret(types.int32, types.float32, ir.FloatType())
 
 LOG2E = F(1.4426950408889634)
 LN2_HIGH, LN2_LOW = F(0.693359375), F(-2.12194440e-4)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
 from numba import types
-from numba.extending import intrinsic
 
-from tenonnx_cpu.jit.vectors.vmath import exact
+from tenonnx_cpu.jit.vectors.vmath import exact, reinterpret
 
 LOG2E = 1.4426950408889634
 # The logarithm of 2: a multiple of the high part is exact.
@@ -24,20 +22,8 @@ WHOLE_SHIFT_BITS = 0x4338000000000000
 C2, C3, C4, C5, C6, C7, C8, C9, C10, C11, C12, C13 = (1 / math.factorial(n) for n in range(2, 14))
 
 
-def _reinterpret(target: ir.Type) -> Callable[..., Any]:
-    return lambda context, builder, signature, values: builder.bitcast(values[0], target)
-
-
-@intrinsic
-def bits_of(typing_context: Any, value: Any) -> Any:
-    """Return the int64 that has a float64's bits."""
-    return types.int64(types.float64), _reinterpret(ir.IntType(64))
-
-
-@intrinsic
-def float_of(typing_context: Any, value: Any) -> Any:
-    """Return the float64 that has an int64's bits."""
-    return types.float64(types.int64), _reinterpret(ir.DoubleType())
+bits_of = reinterpret(types.float64, types.int64, ir.IntType(64))
+float_of = reinterpret(types.int64, types.float64, ir.DoubleType())
 
 
 @exact

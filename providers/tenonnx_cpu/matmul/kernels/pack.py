@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 from numba import types
-from numba.extending import intrinsic
 
 from tenonnx_cpu.jit.code.cpu import compiled_architecture, cpu
 from tenonnx_cpu.jit.compiling import helper
@@ -174,13 +173,8 @@ def make_pack(kind: str) -> Any:
 def make_load(kind: str) -> Any:
     """Return ``load(address)``: an element of a kind, as float32."""
 
-    @intrinsic
-    def load_one(typing_context: Any, address: Any) -> Any:
-        """Return one element as float32."""
-
-        def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
-            return builder.extract_element(widened(builder, kind, values[0], 1), I32(0))
-
-        return types.float32(types.intp), generate
+    @v.inline_llvm(types.float32, types.intp)
+    def load_one(b: Builder, address: Value) -> Value:
+        return b.extract_element(widened(b, kind, address, 1), I32(0))
 
     return load_one
