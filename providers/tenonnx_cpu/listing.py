@@ -92,6 +92,7 @@ LISTING: Final = {
     "ml.warping": "com.microsoft::DynamicTimeWarping",
     "norm.branches": "com.microsoft::BranchwiseRMSNorm",
     "norm.engram": "com.microsoft::EngramGate",
+    "norm.log_sum_exp": "ReduceLogSumExp",
     "norm.lp": "LpNormalization",
     "norm.norms": (
         "LayerNormalization LogSoftmax RMSNormalization SimplifiedLayerNormalization Softmax "

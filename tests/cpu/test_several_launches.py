@@ -15,6 +15,7 @@ from tenonnx_array.grid import affine_grid
 from tenonnx_array.index import one_hot
 from tenonnx_array.ml.scale import scaler
 from tenonnx_array.quant import dequantize_linear, quantize_linear
+from tenonnx_array.reduce import log_sum_exp
 from tenonnx_array.softmax import hardmax, lp_normalization
 from tenonnx_contrib.branches import engram_gate
 
@@ -159,4 +160,20 @@ def test_distances_to_points_that_are_computed(dtype: Any, points: int, metric: 
     )  # fmt: skip
     for _ in range(3):
         np.testing.assert_allclose(made.run(None, {"x": x, "p": p})[0], expected, 1e-6)
+    assert all(captures(made))
+
+
+@pytest.mark.parametrize("axes", [[0], [1], [-1], [0, 2], [0, 1, 2], []])
+@pytest.mark.parametrize("keeps", [0, 1])
+def test_logarithms_of_sums(axes: list[int], keeps: int) -> None:
+    x = RNG.standard_normal((4, 5, 6)) * 300
+    x[0], x[1, 1], x[2, 2, 2], x[3, 3, :2] = -np.inf, np.inf, np.nan, (np.inf, -np.inf)
+    made = session(
+        [node("ReduceLogSumExp", "x a" if axes else "x", "y", keepdims=keeps)], {"x": x}, "y",
+        {"a": np.array(axes)} if axes else {}, kinds={"x": 11, "y": 11},
+    )  # fmt: skip
+    with np.errstate(all="ignore"):
+        expected = log_sum_exp(np, x, tuple(axes) or None, bool(keeps))
+    for _ in range(3):
+        np.testing.assert_allclose(made.run(None, {"x": x})[0], expected, 1e-14)
     assert all(captures(made))
