@@ -113,6 +113,7 @@ class Provider(ABC):
         session_options: SessionOptions | None = None,
     ) -> None:
         self.options = options
+        # It hides the cached property below, which only a copy from a cached plan evaluates.
         self.operators = operators or OperatorTable()
         self.session_options = session_options or SessionOptions()
 

@@ -244,6 +244,7 @@ def run_transforms(
             context.notes.append(why)
         elif _has(kinds, transform.needs):
             nodes = _apply(transform, model, context, reports)
+            # Walk the graph again only after a change: most transforms find nothing.
             if modified := nodes is not None:
                 kinds = {node.op_type for node in nodes}
         seconds, after = time.perf_counter() - start, model.graph.num_nodes()

@@ -84,6 +84,7 @@ def memory(
     elif peer and not is_installed(PEER):
         raise InvalidArgument(f"{PEER} is not installed", hint=f"pip install {PEER}")
     contenders = (OURS, PEER) if peer else (OURS,)
+    # One file of inputs for all processes: making them would count as each process's memory.
     with tempfile.TemporaryDirectory() as folder:
         given = Path(folder, "feeds")
         given.write_bytes(pickle.dumps(_feeds(state, model, request, inputs, dims)))

@@ -97,6 +97,8 @@ def check(
             )
         )
         together = ""
+        # Right alone and wrong together: a node that writes where another one reads, or a value
+        # that is freed too early. Checking after every step finds where it happens.
         if whole.kind is Kind.DIFFERS and not found and against == "cpu":
             show("every step is checked", 1.0)
             outcome = tried.whole_model(checked=True)

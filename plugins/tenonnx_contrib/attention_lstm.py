@@ -61,6 +61,8 @@ def attn_lstm(
         raise ValueError(
             f"expected W of {inputs} input and {width} attention columns, found {W.shape[2]}"
         )
+    # W's columns for X are multiplied for all steps at once; those for the attention cannot be
+    # known before the step, and are multiplied in it.
     net, (f, g, h) = layer(
         xp, X, W[..., :inputs], R, B, sequence_lens, activations, 3, **attributes
     )

@@ -45,6 +45,7 @@ def gather_block_quantized(
     packed = data.dtype == xp.uint8
     length = data.shape[gather_axis]
     inside = (indices >= -length) & (indices < length)
+    # Row 0 stands in for indices out of range, and is zeroed at the end: no branch on the device.
     rows = xp.where(inside, indices % max(length, 1), 0)
     groups = rows // max(block_size, 1) if gather_axis == quantize_axis else rows
     data = xp.take(data, rows, axis=gather_axis)
@@ -55,6 +56,7 @@ def gather_block_quantized(
         data = unpack(xp, data, bits)
         if zero_points is not None:
             zero_points = unpack(xp, zero_points, bits)
+            # An odd number of zero points leaves room in the last byte, but never a whole byte.
             if zero_points.shape[-1] >= scales.shape[-1] + 8 // bits:
                 raise ValueError("expected packed zero_points of the scales' shape, found longer")
             zero_points = zero_points[..., : scales.shape[-1]]

@@ -209,6 +209,7 @@ def seen_before(
             raise ValueError(f"expected {what}key and {what}value of one shape, found {shapes}")
     batch, held = len(new[0]), 0 if past[0] is None else past[0].shape[2]
     first = length == total and counts is None
+    # Prompts of a batch are padded at their ends, so one may have fewer tokens than its row.
     least = 0 if counts else 1 if first else length
     if len(totals) != batch or ((totals < least) | (totals > total)).any():
         raise ValueError(

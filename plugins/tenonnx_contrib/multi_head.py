@@ -143,6 +143,7 @@ def continued(xp: Namespace, cache: Array, indirection: Array, before: int) -> A
     """Return a cache whose first ``before`` entries are those of the beams they come from."""
     beams = indirection.shape[1]
     origin = indirection[:, :, :before].reshape(-1, before)
+    # Beams are numbered within their batch entry, rows of the cache through all of them.
     origin = origin + (xp.arange(origin.shape[0]) // beams * beams)[:, None]
     old = cache[origin, :, xp.arange(before)].swapaxes(1, 2)
     return xp.concatenate((old, cache[:, :, before:]), axis=2)

@@ -150,6 +150,7 @@ class PagedStore(Store):
         """Return what ``encode`` was given."""
         if self.name not in ("int4", "float4e2m1"):
             return super().decode(xp, stored, size)
+        # By a table of all codes, since arrays of 4-bit types have no arithmetic.
         codes = xp.arange(16, dtype=xp.uint8)
         if self.name == "int4":
             values = (codes.astype(xp.float32) + 8) % 16 - 8

@@ -60,6 +60,7 @@ def moe_group_router(
     size = experts // n_group
     grouped = ranks.reshape(-1, n_group, size)
     best = -xp.sort(-grouped, axis=-1)[..., : min(group_topk, size)]
+    # By the negated, in stable order: of equal groups and experts the first ones are chosen.
     groups = xp.argsort(-xp.sum(best, axis=-1), axis=-1, kind="stable")[:, :topk_group]
     kept = xp.any(groups[:, :, None] == xp.arange(n_group), axis=1)
     ranks = xp.where(xp.repeat(kept, size, axis=1), ranks, -xp.inf)

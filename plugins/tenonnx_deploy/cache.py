@@ -12,7 +12,7 @@ import typer
 
 from tenonnx import default_registry
 from tenonnx.cli.arguments import Json
-from tenonnx.cli.opening import kept_plans
+from tenonnx.cli.opening import cached_plan_files
 from tenonnx.cli.output import count, emit_json, lines, size, table
 from tenonnx.cli.state import State, state_of
 
@@ -90,7 +90,7 @@ def _pruned(state: State) -> list[Path]:
 
 def _kinds(state: State) -> Iterator[tuple[str, list[Path]]]:
     yield "derived weights", default_registry().side_files.files()
-    if plans := kept_plans():
+    if plans := cached_plan_files():
         yield "compiled plans", plans
     for provider in state.plugins.providers.values():
         if files := list(provider.kept_files()):

@@ -54,6 +54,8 @@ def draw(widths: Sequence[float], edges: Iterable[tuple[int, int]]) -> Drawing:
         between = range(
             len(sizes), len(sizes) + span - 1 if 1 < span <= MAX_EDGE_LAYERS else len(sizes)
         )
+        # An edge over several layers passes through a narrow box in each, so that the order of
+        # boxes within a layer makes room for it.
         sizes += [2.0] * len(between)
         layer += [layer[start] + step for step in range(1, len(between) + 1)]
         ways[start, end] = list(between)

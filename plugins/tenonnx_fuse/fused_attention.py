@@ -53,6 +53,7 @@ class _Heads(Writer):
         if rank not in (2, 3):
             raise Refusal(f"its mask has {rank or 'unknown'} axes")
         least = float(np.finfo(self._dtype).min)
+        # Finite in float16 too: a query whose keys are all minus infinity would become NaN.
         value = max(least, attribute(self._node, "mask_filter_value", HIDDEN))
         seen = self.add("Greater", mask, np.array(0, np.int32))
         numbers = (np.full((), number, self._dtype) for number in (0.0, value))

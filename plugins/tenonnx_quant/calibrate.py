@@ -60,6 +60,8 @@ def calibrate(
         progress("finding ranges", done / total)
     if method == "minmax":
         return ranges
+    # In a second pass, since a histogram's borders are the extremes that the first one found:
+    # keeping the activations instead would take memory that grows with the data.
     histograms = {name: Histogram(found.low, found.high) for name, found in ranges.items()}
     for name, x, done in _runs(session, list(ranges), feeds):
         histograms[name].add(x)

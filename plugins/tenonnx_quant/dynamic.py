@@ -55,6 +55,7 @@ def quantize_dynamic(model: ir.Model, scheme: DynamicScheme) -> tuple[ir.Model, 
         readers = [node for node, index in value.uses() if index == 1 and _fits(node, value)]
         if tensor is None or tensor.dtype != ir.DataType.FLOAT or value.is_graph_output():
             continue
+        # Its readers share one quantized weight, so all have to read it the same way around.
         same = {(node.op_type, attribute(node, "transB", 0)) for node in readers}
         alone = len(readers) == len(value.uses()) and len(same) == 1
         if alone and all(scheme.selection.takes(node) for node in readers):
@@ -144,6 +145,7 @@ class Rewriter:
         if conv and self.scheme.per_channel:
             made.append(_per_channel(node, stored.scale))
             shaped = made[-1].outputs[0]
+        # The two scales first: one multiplication for each element of the result instead of two.
         made.append(ir.node("Mul", [scale, shaped]))
         made.append(ir.node("Mul", [floats.outputs[0], made[-1].outputs[0]]))
         return made

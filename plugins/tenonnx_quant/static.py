@@ -72,6 +72,7 @@ def quantize_static(
         )
     scheme.selection.refuse_unknown(model, (*ALWAYS_QUANTIZED, *ALSO_QUANTIZED, *MOVERS))
     half = any(value.dtype == ir.DataType.FLOAT16 for value in model.graph.inputs)
+    # QuantizeLinear has an axis from 13 on, and takes float16 from 19 on.
     model = at_least(model, 19 if half else 13)
     choice = choose(model.graph, scheme.selection)
     if not choice.products:
@@ -168,6 +169,8 @@ class Writer:
 
     def _axis(self, node: ir.Node, weight: ir.Value) -> int | None:
         assert weight.const_value is not None
+        # A ConvTranspose's weight is [C, M/group, ...]: with groups no axis of it has one element
+        # for each channel of the result.
         if not self.scheme.per_channel or node.op_type == "ConvTranspose":
             return None
         if node.op_type == "Conv":
@@ -194,6 +197,7 @@ class Writer:
         tensor = bias.const_value if bias is not None and bias.is_initializer() else None
         if tensor is None or bias is None or len(tensor.shape) != 1 or scale is None:
             return
+        # Alpha and beta would change the step of the sum and of the bias.
         if node.op_type == "Gemm" and is_scaled(node):
             return
         assert scale.const_value is not None

@@ -66,6 +66,7 @@ def conv_transpose(
     w = W.reshape(group, c, m, taps)
     x = X.reshape(n, group, c, length)
     y = xp.empty((n, group, m, *windows.size), X.dtype)
+    # In blocks: every tap's product with every place exists before the sum over windows.
     for items, channels in blocks(n, m, group * taps * length * X.dtype.itemsize) if m else ():
         part = w[:, :, channels]
         some = part.shape[2]

@@ -174,6 +174,7 @@ table.rows(VARIADIC, since=6)
 @op("Clip", since=11)
 def clip(xp: Namespace, x: Array, low: Array = None, high: Array = None) -> Array:
     """Limit to [low, high], either of which may be absent; ``high`` wins if they cross."""
+    # numpy's clip makes float32 of the narrow floats of ml_dtypes, whose kind is V.
     if low is not None and high is not None and x.dtype.kind != "V":
         return xp.clip(x, low, high)
     x = x if low is None else xp.maximum(x, low)

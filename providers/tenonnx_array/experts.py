@@ -94,6 +94,8 @@ def mixture(
     x = x.astype(accumulator(x.dtype), copy=False)
     first, second, third = layers
     y = xp.zeros_like(x)
+    # By experts, not by tokens: the weights of one that no token chose are never read, and those of
+    # the others are dequantized once. A token chooses an expert once, so `+=` by rows adds all.
     for expert in xp.unique(experts).tolist():
         rows, places = xp.nonzero(experts == expert)
         taken = x[rows]

@@ -66,6 +66,7 @@ def gate_functions(
     """
     if len(names) < each * directions:
         raise ValueError(f"expected {each * directions} activations, found {len(names)}")
+    # Iterators: an activation without a parameter takes none, so positions do not correspond.
     given = {"alpha": iter(alphas), "beta": iter(betas)}
     chosen = []
     for name in names[: each * directions]:

@@ -45,6 +45,7 @@ def recur(
             state = state * xp.exp(decay[t])[..., None]
         column, written = k[t][..., None], v[t][..., None, :]
         if rate is not None:
+            # The delta rule: write the difference from the value that the key reads so far.
             held = xp.matmul(column.swapaxes(-1, -2), state)
             written = rate[t][..., None] * (written - held)
         state = state + column * written

@@ -140,6 +140,8 @@ def by_rows(
         zero_points = zero_points.reshape(-1, min(width, zero_points.size))
     out = xp.zeros((each, len(flat), width), x.dtype)
     size = DEQUANTIZED_TILE_BYTES if len(flat) <= FEW_ROWS else MANY_ROWS_TILE_BYTES
+    # Elements of a byte lie in neighboring columns. Each place in the byte is a matrix of its own
+    # here, and the results are interleaved once, at the end, instead of the weights.
     for rows in strips(depth, 4 * width, size, group):
         packed = weight[rows.start * width : rows.stop * width].reshape(-1, group, width)
         span = slice(rows.start // group, rows.stop // group)

@@ -180,6 +180,7 @@ def align(
     """
     if scale.size == 1:
         return x, scale.reshape(()), None if zero_point is None else zero_point.reshape(())
+    # The default axis is 1, which a vector does not have: the specification ignores it there.
     if not -x.ndim <= axis < x.ndim and x.ndim > 1:
         raise ValueError(f"expected an axis in [-{x.ndim}, {x.ndim - 1}], found {axis}")
     axis = axis % x.ndim if x.ndim > 1 else 0
@@ -199,6 +200,7 @@ def align(
         x = x.reshape(*x.shape[:axis], blocks, block_size, *x.shape[axis + 1 :])
         parameters = [xp.expand_dims(parameter, axis + 1) for parameter in parameters]
     else:
+        # The last block is shorter, so the axis cannot become two.
         whole = (slice(None),) * axis + (slice(length),)
         parameters = [xp.repeat(p, block_size, axis=axis)[whole] for p in parameters]
     return x, parameters[0], parameters[1] if zero_point is not None else None

@@ -118,6 +118,7 @@ def gru(
     if linear_before_reset:
         inner = net.recurrent_bias[..., 2 * net.hidden_size :]
         outer = net.recurrent_bias[..., : 2 * net.hidden_size]
+        # The reset gate scales this bias, too, so the step adds it, and not all steps at once.
         bias = net.input_bias + xp.concatenate((outer, xp.zeros_like(inner)), axis=-1)
         return net.run(reset_after(xp, net, f, g, inner[:, None]), bias, initial_h)
     return net.run(reset_before(xp, net, f, g), net.input_bias + net.recurrent_bias, initial_h)
@@ -213,6 +214,7 @@ def memory(
             forget = f(x[..., 2 * n : 3 * n] + peep[2] * cell)
         cell = (1 - i if coupled else forget) * cell + i * g(x[..., 3 * n :])
         if peep is not None:
+            # The output gate sees the new cell, the other two see the old one.
             o = f(x[..., n : 2 * n] + peep[1] * cell)
         return o * h(cell), cell
 

@@ -98,6 +98,7 @@ def log_sum_exp(xp: Namespace, x: Array, axis: Axes, keepdims: bool) -> Array:
     """Return the logarithm of the sum of exponentials, none of which overflows."""
     x = _real(x)
     top = maximum(xp, x, axis, True)
+    # Infinity minus infinity would be NaN.
     top = xp.where(xp.isfinite(top), top, 0)
     result = xp.log(total(xp, exp(xp, x - top), axis, True)) + top
     return result if keepdims else result.reshape(_pruned(result.shape, axis))

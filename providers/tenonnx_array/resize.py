@@ -119,6 +119,7 @@ def readings_of(
     outside: dict[int, Any] = {}
     readings: dict[int, Any] = {}
     for number, axis in plan.items():
+        # A crop may move an axis without changing its length.
         if axis.scale == 1 and not crop:
             continue
         dtype = np.float32 if mode == "nearest" else np.float64
@@ -163,6 +164,7 @@ def _plan(
         starts, ends = roi[: len(axes)], roi[len(axes) :]
     lengths = [shape[axis] for axis in axes]
     if scales is not None and given[0] is scales:
+        # The specification floors the product, whose float32 rounding decides: scales are float32.
         resized = np.floor(np.array(lengths, np.float32) * scales.astype(np.float32))
     else:
         resized = given[0]

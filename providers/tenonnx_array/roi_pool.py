@@ -45,6 +45,7 @@ def max_roi_pool(
     check_allocation(xp, shape, X.dtype)
     y = xp.zeros(shape, X.dtype)
     for region, image, (left, top, right, bottom) in zip(y, batch, corners, strict=True):
+        # Rows first: the bins of one band share them, and are maxima of what is left.
         bands = xp.zeros((pooled_shape[0], *X.shape[1::2]), X.dtype)
         for band, rows in zip(bands, bins(top, bottom, pooled_shape[0], X.shape[2]), strict=True):
             if rows.start < rows.stop:

@@ -28,6 +28,7 @@ Draw: TypeAlias = Callable[..., Array]
 
 def generator(xp: Namespace, seed: float | None) -> Any:
     """Return a generator; a fractional seed, which ONNX allows, counts by its float32 bits."""
+    # As ONNX's reference does: its test cases have these numbers, which numpy keeps for good.
     if seed is None:
         return xp.random.RandomState(next_seed())
     if seed == int(seed):

@@ -13,7 +13,7 @@ from run_files import X, load, save
 from small import Cli, mlp_outputs
 
 from models import FLOAT, INT64, node, value
-from tenonnx.cli.opening import kept_plans
+from tenonnx.cli.opening import cached_plan_files
 from tenonnx.planning import lower
 from tenonnx.session import InferenceSession
 
@@ -189,11 +189,11 @@ def test_a_plan_that_was_kept_is_opened(
         del report["load_seconds"], report["run_seconds"]
     assert reports[0] == reports[1]
     assert reports[1]["placement"] == {"CPUExecutionProvider": 4}
-    kept = kept_plans()
+    kept = cached_plan_files()
     for more in (("--plugin", double), ("--no-plugin", "fuse")):
         assert cli(*more, *command).exit_code == 0
     assert len(compiled) == 3
-    others = {path.stem for path in kept_plans()} - {path.stem for path in kept}
+    others = {path.stem for path in cached_plan_files()} - {path.stem for path in kept}
     assert len(others) == 1, "that of the command without a plug-in"
 
 

@@ -109,6 +109,7 @@ def cache() -> Iterator[Finding]:
             path, what, hint = fault
             yield Finding("problem", "weight cache", f"{path} is not used, because it {what}", hint)
             return
+        # By writing: permission bits know nothing of read-only mounts, quotas and full disks.
         tempfile.TemporaryFile(dir=there).close()
     except OSError as error:
         yield Finding(

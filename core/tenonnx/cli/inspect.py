@@ -72,6 +72,7 @@ def _gather(
     except (NotSupported, EPFail) as problem:
         error = problem
     added = growth(before, private_bytes())
+    # After the measurement, to which the memory of a second graph would be added.
     original = load_original(state, path, request)
     report = {"model": path, **facts.of_model(original)}
     rows = facts.of_weights(original if session is None else session.model)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tenonnx.session import InferenceSession
 
 
-def kept_plans() -> list[Path]:
+def cached_plan_files() -> list[Path]:
     """Return the files of compiled plans that are kept for later processes, and of captures."""
     return files(PLANS)
 
@@ -141,10 +141,10 @@ def open_session(
         state: The plug-ins to use.
         model: Its path, or what else sessions take.
         request: How to open it.
-        as_programs_do: Use a plan that was kept, or keep one. A command that shows how a model is
+        as_programs_do: Use a cached plan, or cache one. A command that shows how a model is
             compiled has it compiled. The process's plug-ins, which are also those of ``state``,
             are then part of the plan's key instead of the options; a ``--plugin FILE`` among them
-            means that no plan is kept.
+            means that no plan is cached.
     """
     from tenonnx.session import InferenceSession
 
@@ -167,7 +167,7 @@ def profiler_of(state: State, session: InferenceSession) -> Profiler:
 
 
 def graph_of(state: State, session: InferenceSession, model: str, request: Request) -> ir.Graph:
-    """Return the graph that has a session's inputs; it compiles nothing if the plan was kept."""
+    """Return the graph that has a session's inputs; it compiles nothing if the plan is cached."""
     read: ir.Model = (
         session.model if session._model.is_open else load_original(state, model, request)
     )

@@ -73,6 +73,7 @@ def convert(
         InvalidArgument: No format of that ending can be written.
         Fail: The files cannot be written; whatever was there before is still there.
     """
+    # Before loading, which may take minutes: whether the ending can be written at all.
     saver(Path(target), formats)
     model = load_model(source, registry, formats, allowed_roots)
     return write(model, target, formats=formats, layout=layout, progress=progress)
@@ -108,6 +109,7 @@ def write(
     target = Path(target)
     save = saver(target, formats, layout or Layout(), progress or (lambda *_: None))
     try:
+        # In the target's folder, since renaming is atomic within one file system only.
         with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
             save(model, Path(folder) / target.name)
             return _move_into_place(Path(folder), target)

@@ -120,6 +120,7 @@ def check_bodies(node: ir.Node) -> None:
         case "Scan":
             body = _body(node, bodies, "body")
             _expect_kinds_of_scan(node)
+            # Scan 8 had sequence_lens as its first input, which the body does not get.
             first = 1 if (node.version or 9) < 9 else 0
             _expect(node, "body", "inputs", len(body.inputs), len(node.inputs) - first)
             attribute = node.attributes.get("num_scan_inputs")

@@ -201,6 +201,8 @@ def _vector(data: NDArray, place: int, itemsize: int) -> NDArray:
 def encode(versions: tuple[int, int, int], arrays: Mapping[str, NDArray]) -> Iterable[bytes]:
     """Return the pieces of a file."""
     items = list(arrays.items())
+    # The header, the vtable at 8, the root's table at 20, its vector at 40, and the parameters'
+    # tables, which share the vtable. FlatBuffers' offsets count from the place where they are.
     tables = 8 + 12 + 20 + 4 + 4 * len(items)
     heads, bodies = [], []
     place = tables + 20 * len(items)

@@ -210,6 +210,7 @@ class IOBinding:
         for name, value in zip(self._output_names, program.outputs, strict=True):
             bound = self._outputs.get(name)
             if name not in self._outputs:
+                # Nobody reads it: it stays where the run makes it, instead of being copied.
                 home = program.home_of(value) or HOST
                 buffers.append(None)
                 targets.append(home if exposes_arrays(home) else HOST)

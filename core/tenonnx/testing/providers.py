@@ -142,6 +142,7 @@ class ProviderTests:
         if subject.name not in session.placement.counts():
             pytest.skip(f"{subject.name} runs no node of {chain}")
         reference = ReferenceEvaluator(model)
+        # Larger, smaller and one again: this shows buffers and shapes that stay from earlier runs.
         for rows in (1, 5, 2, 5):
             feeds = {"x": np.random.default_rng(rows).uniform(-1, 1, (rows, WIDTH))}
             feeds["x"] = feeds["x"].astype(np.float32)
@@ -220,6 +221,7 @@ class ProviderTests:
 
     def test_weights_are_left_alone_and_held_once(self, subject: Subject, tmp_path: Path) -> None:
         """Sessions share weights: no bytes change, and none are copied, or once if declared."""
+        # 32 MiB: beside them the memory of code and of allocators does not count.
         model, size = models.mlp(2048, 2048, 2048), 1 << 25
         path = tmp_path / "model.onnx"
         onnx.save(model, path, save_as_external_data=True, location="weights", size_threshold=0)

@@ -54,6 +54,7 @@ def rotated(
         return None
     if np.broadcast_shapes(x.shape, cosines.shape, sines.shape) != x.shape:
         return None
+    # Views with stride 0, which the kernel reads by its strides: nothing is copied.
     waves = [xp.broadcast_to(a, x.shape) for a in (cosines, sines)]
     if any(a.strides[-1] != a.itemsize for a in (x, *waves)):
         return None

@@ -102,6 +102,7 @@ class DeviceWeights:
             wanted = [weight for weight in dict.fromkeys(weights) if weight.nbytes]
             send = self._bring([weight for weight in wanted if self._find(weight) is None])
             uploads = dict.fromkeys(map(self.upload, wanted)) if wait else {}
+        # Outside of the lock: other sessions find and wait for their weights during the copy.
         if send is not None and wait:
             send()
         elif send is not None:

@@ -91,6 +91,7 @@ class Decoder:
         binding = self._binding(session, first, count, *given)
         made = self._made_inputs(tokens, lengths)
         self._inputs = made | given
+        # Adapters' inputs stay bound from step to step, until a row has another adapter.
         new = made if self._bound.get(binding) is given else self._inputs
         for name, array in new.items():
             binding.bind_cpu_input(name, array)

@@ -106,6 +106,8 @@ class Search:
         own, drawn = (
             _chances(each, np.array([drafted]))[0] for each in ((tokens, chances), others)
         )
+        # Speculative sampling: accept the draft with the ratio of both chances, otherwise draw from
+        # the excess of the model's chances over the draft's. In sum these are the model's chances.
         if self._random.random() * drawn < own:
             token = drafted
         else:

@@ -78,7 +78,7 @@ class Access:
                 ) from error
 
     def read_token(self) -> bytes:
-        """Return the token that clients must send; ``None`` if they need none."""
+        """Return the token that clients must send; nothing if they need none."""
         return _read_token(self.token_file, "--token-file", TOKEN_VARIABLE)
 
     def read_control_token(self) -> bytes:
@@ -173,6 +173,7 @@ class Controls:
 def carries(given: bytes | None, *tokens: bytes) -> bool:
     """Return whether a header ``Authorization`` has one of some tokens."""
     scheme, _, token = (given or b"").partition(b" ")
+    # A list: `any` over a generator would stop at a match, and its time would tell which one.
     right = [hmac.compare_digest(token.strip(), each) for each in tokens if each]
     return any(right) and scheme.lower() == b"bearer"
 

@@ -61,6 +61,7 @@ class FastPath:
                 self._gate.check("", headers.get(b"authorization"))
             queue = core.repository.find(*wanted)
         except ServeError:
+            # The application meets the same error, and answers, logs and counts it.
             return None
         if not queue.has_short_runs:
             return None

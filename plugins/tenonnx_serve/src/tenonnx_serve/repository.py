@@ -165,6 +165,7 @@ class Repository:
                 try:
                     await self.load(name)
                 except ServeError as error:
+                    # The operator at the command line gets the error, not the client's sentence.
                     raise error.__cause__ or error from None
         self.ready = True
 
@@ -253,6 +254,8 @@ class Repository:
 
     def _opened(self, found: Found) -> Change:
         """Open the versions to serve; in the loader's thread."""
+        # Each worker opens the files by itself, and their digests are compared before any of them
+        # serves the model. A file that is replaced meanwhile would be in one and not in the other.
         before = layout.digest(found)
         versions = self._open(found)
         if layout.digest(found) != before:
@@ -277,6 +280,7 @@ class Repository:
                 found.name, str(number), session, said, batching, path.parent
             )
             declared = samples(made, found.config.parent, root) if found.config else ()
+            # Before it is served, so that no request waits for kernels to be compiled.
             warm_up(made, list(declared))
         return models
 

@@ -47,6 +47,7 @@ def decode(
     if header == b"0":
         return Request(_whole(model, body, limits), parameters={"binary_data_output": True})
     length = _length(body, header, limits.json)
+    # Parsing that much JSON here would hold the interpreter's lock, and with it the event loop.
     if length >= json_process.MIN_BYTES:
         body, length = json_process.as_binary(body, length, limits.seconds)
     view = memoryview(body)

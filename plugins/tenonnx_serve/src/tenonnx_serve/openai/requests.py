@@ -69,6 +69,7 @@ def chat(model: LanguageModel, asked: ChatRequest, limit: int) -> Prepared:
     values = {**(asked.chat_template_kwargs or {})}
     if asked.reasoning_effort:
         values.setdefault("reasoning_effort", asked.reasoning_effort)
+    # They would replace arguments of the call below.
     if set(values) & {"messages", "tools", "template_str"}:
         raise Wrong("chat_template_kwargs has a name that is taken", "chat_template_kwargs")
     text = model.tokenizer.apply_chat_template(
@@ -76,6 +77,7 @@ def chat(model: LanguageModel, asked: ChatRequest, limit: int) -> Prepared:
         tools=[_described(tool) for tool in offered] or None,
         **values,
     )
+    # The template has written the special tokens already.
     prompt = model.encode(text, "messages", special=False)
     asked_most = asked.max_tokens
     if asked.max_completion_tokens is not None:
