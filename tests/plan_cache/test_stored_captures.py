@@ -91,7 +91,7 @@ def answers(session: tenonnx.InferenceSession, x: NDArray = X) -> list[Any]:
 def held(session: tenonnx.InferenceSession) -> int:
     """Return how many captures a session's plan has."""
     namespace = session._plan._code.namespace
-    return sum(len(own) // 2 - 1 for _, own in captures._captured(namespace))
+    return sum(len(own) // 2 - 1 for _, own in captures._cells(namespace))
 
 
 def file_of_captures() -> Path:

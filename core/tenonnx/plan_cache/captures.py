@@ -42,8 +42,9 @@ def take(path: str, identity: Identity, session: Session, mapped: Mapping[str, M
         if unpickling.plain(file.checks) != tuple(identity):
             raise NotCacheable("they are of another file")
         found = unpickling.loaded(file, mapped, session._options, session.registry)
+        cells = dict(_cells(namespace))
         for name, each in found.items():
-            namespace[name].__self__.add_stored_captures(each, namespace)
+            cells[name].add_stored_captures(each, namespace)
     except OSError:
         return False
     except Exception as error:  # a damaged file may say anything
@@ -60,11 +61,11 @@ def path_of(plan: str | os.PathLike[str]) -> str:
 def store_after_first_run(session: Session, plan: str) -> None:
     """Store the captures of a session's plan, which is in a file, when it has run."""
     own = session._plan
-    captured = [each for _, each in _captured(own._code.namespace)]
-    if not captured:
+    cells = [cell for _, cell in _cells(own._code.namespace)]
+    if not cells:
         return
-    for each in captured:
-        each.capture_first_run()
+    for cell in cells:
+        cell.capture_first_run()
     # The plan has these, so that neither it nor the session may be held.
     there = weakref.ref(session)
 
@@ -80,20 +81,20 @@ def store_after_first_run(session: Session, plan: str) -> None:
     own.watch(watched)
 
 
-def _captured(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield what may have captures, by the names that the plan's code has for it."""
+def _cells(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yield what has captures of steps, by the names that the plan's code has for these."""
     for name, called in namespace.items():
-        own = getattr(called, "__self__", None)
-        if hasattr(own, "captures_to_store"):
-            yield name, own
+        cell = getattr(getattr(called, "__self__", None), "capture_cell", None)
+        if cell is not None:
+            yield name, cell
 
 
 def _kept(namespace: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yield what can be kept of them."""
     names = {id(each): name for name, each in namespace.items() if isinstance(each, np.ndarray)}
-    for name, own in _captured(namespace):
+    for name, cell in _cells(namespace):
         try:
-            if made := own.captures_to_store(names):
+            if made := cell.captures_to_store(names):
                 yield name, made
         except NotCacheable as why:
             log.debug("captures of %s are not kept: %s", name, why)

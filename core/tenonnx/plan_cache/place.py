@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import functools
 import logging
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import Fail
@@ -20,10 +19,8 @@ from tenonnx.weights.registry import default_registry
 if TYPE_CHECKING:
     from tenonnx.interface.session_info import Session, SessionParts
     from tenonnx.options import SessionOptions
-    from tenonnx.provider import Provider
     from tenonnx.weights.mapping import Identity, State
     from tenonnx.weights.mapping import Mapping as Mapped
-    from tenonnx.weights.registry import WeightRegistry
 
 log = logging.getLogger("tenonnx.plans")
 
@@ -108,18 +105,27 @@ class CachePlace:
             captures.store_after_first_run(session, self._path)
 
     def model_later(self, session: Session) -> Later:
-        """Return the model as it runs, which is read when somebody asks for it."""
-        given = self._source, session.registry, self._options, self._disabled, session._providers
-        return Later(make=functools.partial(_read_again, self, *given))
+        """Return the model as it runs, which is read when somebody asks for it.
 
-    def refuse_changed(self) -> None:
-        """Raise Fail if the model's file is not what it was."""
-        if self._model is not None and code.state_of(self._model[0]) != self._model[1]:
-            raise Fail(
-                f"{self._model[0]} has changed since the session was opened; its model is wanted "
-                "now, which would be another one",
-                hint="open another session",
-            )
+        It raises Fail then if the file is not what it was. It does not hold the session.
+        """
+        registry, providers = session.registry, session._providers
+
+        def read() -> Any:
+            from tenonnx import session_builder
+
+            if self._model is not None and code.state_of(self._model[0]) != self._model[1]:
+                raise Fail(
+                    f"{self._model[0]} has changed since the session was opened; its model is "
+                    "wanted now, which would be another one",
+                    hint="open another session",
+                )
+            options, disabled = self._options, self._disabled
+            plugins, _ = session_builder.surroundings(options)
+            model = session_builder.read_model(self._source, registry, options, plugins)
+            return session_builder.prepare(model, providers, plugins, options, disabled).model
+
+        return Later(make=read)
 
     def _shipped(self) -> SessionParts | None:
         """Return the parts in a compiled file that is said to be trusted."""
@@ -181,27 +187,6 @@ class CachePlace:
         parts = unpickling.session_parts(file, mapped, self._options, registry)
         self._found = file.mapping.identity, mapped
         return parts
-
-
-def _read_again(
-    place: CachePlace,
-    source: Any,
-    registry: WeightRegistry,
-    options: SessionOptions,
-    disabled: Iterable[str],
-    providers: Sequence[Provider],
-) -> Any:
-    """Return the model as it runs, of a session that has its plan from the cache.
-
-    Raises:
-        Fail: The file is not what it was.
-    """
-    from tenonnx import session_builder
-
-    place.refuse_changed()
-    plugins, _ = session_builder.surroundings(options)
-    model = session_builder.read_model(source, registry, options, plugins)
-    return session_builder.prepare(model, providers, plugins, options, disabled).model
 
 
 def is_large(model: Any) -> bool:

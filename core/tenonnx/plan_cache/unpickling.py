@@ -7,7 +7,7 @@ import io
 import pickle
 from collections.abc import Mapping, Sequence
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,25 +29,14 @@ if TYPE_CHECKING:
     from tenonnx.weights.registry import WeightRegistry
 
 
-class Surroundings(NamedTuple):
-    """The session's objects that an opened plan refers to.
-
-    Attributes:
-        stores: Where its weights lie.
-        options: The session's.
-    """
-
-    stores: Opened
-    options: SessionOptions
-
-
-LOADED_SURROUNDINGS: ContextVar[Surroundings] = ContextVar("tenonnx_opening")
+# The plan that is being opened.
+OPENED: ContextVar[Opened] = ContextVar("tenonnx_opening")
 
 
 @cacheable
 def weight_at(*place: Any) -> Weight:
     """Return a weight of the plan that is opened."""
-    return LOADED_SURROUNDINGS.get().stores.weight(*place)
+    return OPENED.get().weight(*place)
 
 
 @cacheable
@@ -69,14 +58,14 @@ def view_of(
     Raises:
         ValueError, TypeError: Numpy says that it ends outside.
     """
-    flat = LOADED_SURROUNDINGS.get().stores.flat(number)
+    flat = OPENED.get().flat(number)
     return np.ndarray(shape, dtype, flat, offset, strides)
 
 
 @cacheable
 def session_options() -> SessionOptions:
     """Return the options of the session that opens a plan."""
-    return LOADED_SURROUNDINGS.get().options
+    return OPENED.get().options
 
 
 @cacheable
@@ -93,11 +82,11 @@ def later_of(content: bytes | memoryview, arrays: Sequence[bytes | memoryview]) 
         content: A pickle of it.
         arrays: What lies beside that.
     """
-    surroundings = LOADED_SURROUNDINGS.get()
+    opened = OPENED.get()
 
     def make() -> Any:
         try:
-            return _load(io.BytesIO(content), arrays, surroundings)
+            return _load(io.BytesIO(content), arrays, opened)
         except Exception as error:  # of whatever class a damaged pickle likes
             raise Fail(
                 f"the plan that was cached cannot be used: {error}",
@@ -140,8 +129,7 @@ def loaded(
         NotCacheable: It is not to be had here; so may whatever an object of it raises.
     """
     content, (pool, *arrays) = io.BytesIO(file.parts), file.apart
-    stores = Opened(registry, mapped, _Plain(content).load(), pool)
-    return _load(content, arrays, Surroundings(stores, options))
+    return _load(content, arrays, Opened(options, registry, mapped, _Plain(content).load(), pool))
 
 
 def session_parts(
@@ -162,11 +150,9 @@ def _operators(provider: Provider, options: SessionOptions) -> OperatorTable:
     return operators_for(type(provider), options)
 
 
-def _load(
-    file: io.BytesIO, arrays: Sequence[bytes | memoryview], surroundings: Surroundings
-) -> Any:
-    token = LOADED_SURROUNDINGS.set(surroundings)
+def _load(file: io.BytesIO, arrays: Sequence[bytes | memoryview], opened: Opened) -> Any:
+    token = OPENED.set(opened)
     try:
         return Unpickler(file, buffers=arrays).load()
     finally:
-        LOADED_SURROUNDINGS.reset(token)
+        OPENED.reset(token)

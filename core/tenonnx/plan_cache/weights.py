@@ -27,6 +27,7 @@ from tenonnx.weights.storage import (
 )
 
 if TYPE_CHECKING:
+    from tenonnx.options import SessionOptions
     from tenonnx.weights.registry import WeightRegistry
     from tenonnx.weights.weight import Weight
 
@@ -180,13 +181,17 @@ def _require_inside(
 
 
 class Opened:
-    """The storages of a plan that is opened.
+    """A plan that is opened, as its pickles refer to it: its storages, and the session's options.
 
     Args:
+        options: The session's.
         registry: Where weights are to be.
         files: Models' files by path, mapped and known to be what they were.
         named: What ``Stores.named`` returned.
         pool: The bytes of small weights.
+
+    Attributes:
+        options: The session's.
 
     Raises:
         NotCacheable: A side file is gone.
@@ -194,13 +199,14 @@ class Opened:
 
     def __init__(
         self,
+        options: SessionOptions,
         registry: WeightRegistry,
         files: Table[str, Mapping],
         named: tuple[Sequence[Named], str],
         pool: memoryview,
     ) -> None:
         names, key = named
-        self._registry = registry
+        self.options, self._registry = options, registry
         self._storages = [
             files[each[0]] if len(each) == 1 else self._side_file(*each) for each in names
         ]

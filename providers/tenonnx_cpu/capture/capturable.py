@@ -222,6 +222,11 @@ class Cell(list[Any]):
         """The steps of a span, by themselves; none of a step that is one."""
         return getattr(self[1], "single_steps", ())
 
+    @property
+    def capture_cell(self) -> Cell:
+        """The cell with the captures of a step or span: this one."""
+        return self
+
     def capture_first_run(self) -> None:
         """Have the first run captured, however long it takes: other processes want it."""
         if not isinstance(self[1], _Unopened):

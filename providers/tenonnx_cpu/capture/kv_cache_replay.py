@@ -5,7 +5,7 @@ It takes results and caches from where they are bound; ``kv_cache_span`` makes i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +18,6 @@ from tenonnx_cpu.capture.launch import is_fixed
 
 if TYPE_CHECKING:
     from tenonnx.planning.step import Step
-    from tenonnx_cpu.capture.stored_run import StoredRun
 
 
 @cacheable
@@ -65,26 +64,11 @@ class KvCacheSpan:
         """Its steps, by themselves."""
         return self._apart.open().single_steps  # type: ignore[no-any-return]  # they are steps
 
-    def capture_first_run(self) -> None:
-        """Have the first run captured, however long it takes."""
-        for cell in self._cells():
-            cell.capture_first_run()
-
-    def captures_to_store(self, names: Mapping[int, str]) -> list[StoredRun]:
-        """Return the captures, as they are stored beside a cached plan."""
-        return [each for cell in self._cells() for each in cell.captures_to_store(names)]
-
-    def add_stored_captures(
-        self, captures: Iterable[StoredRun], namespace: Mapping[str, Any]
-    ) -> None:
-        """Replay the captures that were stored beside a cached plan."""
-        for cell in self._cells():
-            cell.add_stored_captures(captures, namespace)
-
-    def _cells(self) -> Iterable[Cell]:
-        """Return the cell of the steps that write to caches; none where nothing is captured."""
+    @property
+    def capture_cell(self) -> Cell | None:
+        """The cell of the steps that write to caches; ``None`` where nothing is captured."""
         own = getattr(self._in_place, "__self__", None)
-        return [own] if isinstance(own, Cell) else []
+        return own if isinstance(own, Cell) else None
 
 
 def _buffer_of(made: Any, buffer: Any) -> Any:
