@@ -18,8 +18,8 @@ from tenonnx_fuse.heads import size_of, unrepeated, unturned
 from tenonnx_fuse.known import array_of, attribute, permutation
 from tenonnx_fuse.pattern import (
     AnyNumber,
-    Found,
     Like,
+    Match,
     Pattern,
     either,
     let,
@@ -82,7 +82,7 @@ SAFE = either(SHARES, op("Where", op("IsNaN", SHARES), 0.0, SHARES))
 ATTENDED = op("MatMul", either(SAFE, op("Cast", SAFE), op("Cast", op("Cast", SAFE))), "values")
 
 
-def _scale(found: Found) -> float | str:
+def _scale(found: Match) -> float | str:
     scale = 1.0
     for name, number in found.numbers.items():
         if name.endswith("/"):
@@ -94,7 +94,7 @@ def _scale(found: Found) -> float | str:
     return scale * found.numbers.get("cap", 1.0)
 
 
-def _attributes(found: Found) -> dict[str, Any] | str:
+def _attributes(found: Match) -> dict[str, Any] | str:
     scale = _scale(found)
     if isinstance(scale, str):
         return scale
@@ -107,7 +107,7 @@ def _attributes(found: Found) -> dict[str, Any] | str:
 
 
 def _mask(
-    found: Found, context: TransformContext
+    found: Match, context: TransformContext
 ) -> tuple[list[ir.Node], ir.Value | None, float | None] | str:
     """Return the summand of scores, the nodes that make it, and the score of hidden keys.
 
@@ -159,7 +159,7 @@ def _sees(values: dict[str, ir.Value]) -> bool:
     return seen is not None and seen.ndim > 0 and bool(seen.any(axis=-1).all())
 
 
-def _attention(found: Found, context: TransformContext) -> Sequence[ir.Node] | str:
+def _attention(found: Match, context: TransformContext) -> Sequence[ir.Node] | str:
     queries, values = found.values["queries"], found.values["values"]
     guarded = _is_guarded(context)
     for name, value in (("queries", queries), ("values", values)):
@@ -198,7 +198,7 @@ def _attention(found: Found, context: TransformContext) -> Sequence[ir.Node] | s
     return new
 
 
-def _keys(found: Found, new: list[ir.Node]) -> tuple[ir.Value, int] | None:
+def _keys(found: Match, new: list[ir.Node]) -> tuple[ir.Value, int] | None:
     """Return keys as (batch, heads, length, size), and how often heads were repeated."""
     keys, turn = found.values.get("keys"), found.values["turned"].producer()
     if keys is None or turn is None:

@@ -10,7 +10,7 @@ from tenonnx import TransformContext
 from tenonnx.graph.dtypes import dtype_of
 from tenonnx.graph.sizes import rank_of
 from tenonnx_fuse.known import attribute, number_of, weight_of
-from tenonnx_fuse.pattern import AnyNumber, Found, Like, Op, Pattern, either, op
+from tenonnx_fuse.pattern import AnyNumber, Like, Match, Op, Pattern, either, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 
 FLOAT_TYPES = (ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE)
@@ -55,7 +55,7 @@ def _is_swish(node: ir.Node) -> str | None:
 GATED = op("Mul", "x", op("HardSigmoid", "x", where=_is_swish))
 
 
-def _unfit(found: Found) -> str | None:
+def _unfit(found: Match) -> str | None:
     """Return why an operator of x alone is not what nodes with numbers compute."""
     numbers = [
         value for node in found.nodes for value in node.inputs if number_of(value) is not None
@@ -68,7 +68,7 @@ def _unfit(found: Found) -> str | None:
     return None
 
 
-def _gelu(found: Found, _: TransformContext) -> list[ir.Node] | str:
+def _gelu(found: Match, _: TransformContext) -> list[ir.Node] | str:
     if why := _unfit(found):
         return why
     tanh = any(each.op_type == "Tanh" for each in found.nodes)
@@ -76,7 +76,7 @@ def _gelu(found: Found, _: TransformContext) -> list[ir.Node] | str:
     return [ir.node("Gelu", [found.values["x"]], attributes, version=20)]
 
 
-def _swish(found: Found, _: TransformContext) -> list[ir.Node] | str:
+def _swish(found: Match, _: TransformContext) -> list[ir.Node] | str:
     alpha = found.numbers.get("alpha", 1.0)
     if weight_of(found.values["x"]) is not None:
         return "it is of a constant"
@@ -85,14 +85,14 @@ def _swish(found: Found, _: TransformContext) -> list[ir.Node] | str:
     return [ir.node("Swish", [found.values["x"]], {"alpha": alpha}, version=24)]
 
 
-def _hard_sigmoid(found: Found, _: TransformContext) -> list[ir.Node] | str:
+def _hard_sigmoid(found: Match, _: TransformContext) -> list[ir.Node] | str:
     if why := _unfit(found):
         return why
     attributes = {"alpha": 1 / 6, "beta": 0.5}
     return [ir.node("HardSigmoid", [found.values["x"]], attributes, version=6)]
 
 
-def _hard_swish(found: Found, _: TransformContext) -> list[ir.Node] | str:
+def _hard_swish(found: Match, _: TransformContext) -> list[ir.Node] | str:
     return _unfit(found) or [ir.node("HardSwish", [found.values["x"]], version=14)]
 
 

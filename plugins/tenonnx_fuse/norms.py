@@ -8,7 +8,7 @@ from tenonnx import TransformContext
 from tenonnx.graph.dtypes import dtype_of
 from tenonnx.graph.sizes import integers_of, last_of, operand, rank_of
 from tenonnx_fuse.known import attribute, weight_of
-from tenonnx_fuse.pattern import AnyNumber, Found, Like, Pattern, Vector, either, let, op, optional
+from tenonnx_fuse.pattern import AnyNumber, Like, Match, Pattern, Vector, either, let, op, optional
 from tenonnx_fuse.rewrite import Rule, rewriting
 
 # Types that are normalized in float32: the operators' ``stash_type``, unless a node says
@@ -55,7 +55,7 @@ RMS = _divided(either("x"), _deviation(_square("x")))
 RMS_SCALED = op("Mul", optional("Cast", RMS), Vector("scale"))
 
 
-def _inputs(found: Found) -> tuple[ir.Value, ir.Value] | str:
+def _inputs(found: Match) -> tuple[ir.Value, ir.Value] | str:
     """Return what is normalized, and the scale; or why the operators do something else."""
     x, scale = found.values["x"], found.values["scale"]
     dtype = dtype_of(scale)
@@ -79,7 +79,7 @@ def _inputs(found: Found) -> tuple[ir.Value, ir.Value] | str:
     return x, scale
 
 
-def _layer_norm(found: Found, _: TransformContext) -> list[ir.Node] | str:
+def _layer_norm(found: Match, _: TransformContext) -> list[ir.Node] | str:
     given = _inputs(found)
     if isinstance(given, str):
         return given
@@ -89,7 +89,7 @@ def _layer_norm(found: Found, _: TransformContext) -> list[ir.Node] | str:
     return [ir.node("LayerNormalization", inputs, attributes, version=17)]
 
 
-def _rms_norm(found: Found, _: TransformContext) -> list[ir.Node] | str:
+def _rms_norm(found: Match, _: TransformContext) -> list[ir.Node] | str:
     given = _inputs(found)
     if isinstance(given, str):
         return given

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from tenonnx import TransformContext
 from tenonnx.graph.sizes import operand
 from tenonnx_fuse.known import permutation
-from tenonnx_fuse.pattern import Found, Pattern, let, op
+from tenonnx_fuse.pattern import Match, Pattern, let, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 
 
@@ -35,7 +35,7 @@ SPLIT_ATTENTION = let(
 JOINED_HEADS = op("Reshape", op("Transpose", SPLIT_ATTENTION, where=_swaps_heads), more=True)
 
 
-def _packed(found: Found, _: TransformContext) -> list[ir.Node] | str:
+def _packed(found: Match, _: TransformContext) -> list[ir.Node] | str:
     heads = []
     for name in "qkv":
         flat, split = found.values[name], found.values[f"{name} view"]

@@ -23,8 +23,8 @@ TOLERANCE = {ir.DataType.FLOAT16: 1e-3, ir.DataType.BFLOAT16: 8e-3}
 
 
 @dataclass
-class Found:
-    """The values and nodes that a pattern found so far.
+class Match:
+    """A match of a pattern, or the part of it that is found so far.
 
     Attributes:
         nodes: All it matched and by which part, the last one of the graph first.
@@ -91,7 +91,7 @@ class Pattern(ABC):
     """A pattern that values may match."""
 
     @abstractmethod
-    def match(self, value: ir.Value, found: Found) -> bool:
+    def match(self, value: ir.Value, found: Match) -> bool:
         """Return whether a value matches, and add its nodes to those found."""
 
 
@@ -111,7 +111,7 @@ class Named(Pattern):
     name: str
     pattern: Pattern | None
 
-    def match(self, value: ir.Value, found: Found) -> bool:
+    def match(self, value: ir.Value, found: Match) -> bool:
         """Bind the name, or compare with what it is bound to."""
         known = found.values.get(self.name)
         if known is not None:
@@ -129,7 +129,7 @@ class Number(Pattern):
 
     expected: float
 
-    def match(self, value: ir.Value, found: Found) -> bool:
+    def match(self, value: ir.Value, found: Match) -> bool:
         """Compare as exactly as the constant's type allows."""
         actual = number_of(value)
         if actual is None:
@@ -147,7 +147,7 @@ class AnyNumber(Pattern):
 
     name: str
 
-    def match(self, value: ir.Value, found: Found) -> bool:
+    def match(self, value: ir.Value, found: Match) -> bool:
         """Bind the name."""
         actual = number_of(value)
         if actual is None:
@@ -162,7 +162,7 @@ class Vector(Pattern):
 
     name: str
 
-    def match(self, value: ir.Value, found: Found) -> bool:
+    def match(self, value: ir.Value, found: Match) -> bool:
         """Bind the name."""
         weight = weight_of(value)
         if weight is None or len(weight.shape) != 1:
@@ -180,14 +180,14 @@ class Op(Pattern):
     where: Callable[[ir.Node], str | None] | None = None
     more: bool = False
 
-    def match(self, value: ir.Value, found: Found) -> bool:
+    def match(self, value: ir.Value, found: Match) -> bool:
         """Match the node that makes a value."""
         node = value.producer()
         if node is None or node.op_type not in self.types or node.domain:
             return found.lack(self.types, value)
         return self.match_node(node, found)
 
-    def match_node(self, node: ir.Node, found: Found) -> bool:
+    def match_node(self, node: ir.Node, found: Match) -> bool:
         """Match a node, its operands in both orders if it is commutative."""
         if node in found.nodes:
             return found.nodes[node] is self or found.fail(
@@ -208,7 +208,7 @@ class Op(Pattern):
             orders.append(given[::-1])
         return found.any_of(partial(self._match, order, found) for order in orders)
 
-    def _match(self, order: list[ir.Value], found: Found) -> bool:
+    def _match(self, order: list[ir.Value], found: Match) -> bool:
         pairs = zip(self.inputs, order, strict=not self.more)
         return all(pattern.match(value, found) for pattern, value in pairs)
 
@@ -219,7 +219,7 @@ class Either(Pattern):
 
     patterns: tuple[Pattern, ...]
 
-    def match(self, value: ir.Value, found: Found) -> bool:
+    def match(self, value: ir.Value, found: Match) -> bool:
         """Try one after the other."""
         return found.any_of(partial(p.match, value, found) for p in self.patterns)
 

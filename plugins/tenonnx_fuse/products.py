@@ -7,7 +7,7 @@ import onnx_ir as ir
 from tenonnx import TransformContext
 from tenonnx.graph.sizes import last_of, operand, rank_of
 from tenonnx_fuse.known import attribute, permutation, weight_of
-from tenonnx_fuse.pattern import Found, Vector, op
+from tenonnx_fuse.pattern import Match, Vector, op
 from tenonnx_fuse.rewrite import Rule, rewriting
 
 
@@ -15,7 +15,7 @@ def _is_matrix(x: ir.Value | None) -> bool:
     return rank_of(x) == 2
 
 
-def _gemm(found: Found, _: TransformContext) -> list[ir.Node] | str:
+def _gemm(found: Match, _: TransformContext) -> list[ir.Node] | str:
     x, y, bias = (found.values[name] for name in ("x", "y", "bias"))
     for value in (x, y):
         if not _is_matrix(value):
@@ -32,7 +32,7 @@ def _swaps(node: ir.Node) -> str | None:
     return None if order == (1, 0) else f"moves the axes to {order}"
 
 
-def _of_transposed(found: Found, _: TransformContext) -> list[ir.Node] | str:
+def _of_transposed(found: Match, _: TransformContext) -> list[ir.Node] | str:
     """Have Gemm read a matrix as it is stored, along its columns."""
     node = found.last
     if node.op_type == "Gemm":

@@ -13,7 +13,7 @@ import onnx_ir as ir
 from tenonnx import TransformContext
 from tenonnx.graph import FACTORS_KEY, graphs, operators
 from tenonnx.process.interruption import check
-from tenonnx_fuse.pattern import Found, Op
+from tenonnx_fuse.pattern import Match, Op
 
 if TYPE_CHECKING:
     from tenonnx.graph.near_misses import NearMisses
@@ -39,7 +39,7 @@ class Rule:
 
     name: str
     pattern: Op
-    build: Callable[[Found, TransformContext], Sequence[ir.Node] | str]
+    build: Callable[[Match, TransformContext], Sequence[ir.Node] | str]
     enough: int = 3
     frees: bool = False
     needs: tuple[str, ...] = ()
@@ -83,7 +83,7 @@ class Rewriting:
         """
         furthest: tuple[tuple[ir.Node, ...], str, str] = (), "", ""
         for rule in rules:
-            found = Found()
+            found = Match()
             if not rule.pattern.match_node(node, found):
                 if found.reached >= max(rule.enough, len(furthest[0]) + 1):
                     furthest = found.end[0], rule.name, found.end[1]

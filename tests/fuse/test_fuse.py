@@ -15,7 +15,7 @@ import pytest
 import tenonnx
 from fusing import ELEMENTWISE, GELUS, NUMBERS, fused, normal, notes, parse, session
 from tenonnx.graph import sizes
-from tenonnx_fuse.pattern import Found, op
+from tenonnx_fuse.pattern import Match, op
 
 X = {"x": normal(2, 3, 8)}
 VECTOR = normal(8, seed=1)
@@ -98,7 +98,7 @@ def test_a_node_is_one_part_of_a_pattern() -> None:
         text = f"""(float[4] x) => (float[4] y) {{
             p = Mul(x, x)  q = Mul(x, x)  y = {sums} }}"""
         model = ir.from_proto(parse(text))
-        assert pattern.match(model.graph.outputs[0], Found()) is fits
+        assert pattern.match(model.graph.outputs[0], Match()) is fits
 
 
 def test_a_model_to_be_saved_stays_in_its_opset(tmp_path: Path) -> None:

@@ -11,9 +11,17 @@ import numpy as np
 
 from tenonnx.operators import Array
 from tenonnx_array.attention import count_before
-from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, in_room, outputs
+from tenonnx_cuda.attention.caches import (
+    CacheWrite,
+    append,
+    cached,
+    continues,
+    grown,
+    in_room,
+    outputs,
+)
 from tenonnx_cuda.attention.choosing import attended
-from tenonnx_cuda.attention.flash import MAX_WINDOW_KEYS, Heads, Sight, attends, masked
+from tenonnx_cuda.attention.flash import MAX_WINDOW_KEYS, Heads, Scoring, attends, masked
 from tenonnx_cuda.capture.dynamic_length import DynamicCall
 from tenonnx_cuda.capture.tracer import DynamicNumber
 from tenonnx_cuda.fuse import PATTERN, Fused, Scope, fusion
@@ -145,15 +153,17 @@ class Attend:
             return self._elsewhere(given)
         if past_key is not None:
             present = grown(target, past, room, outputs(_outs, 3)[1:3])
-            append(target, None, (k, v), present, Turn(start=before))
+            append(target, None, (k, v), present, CacheWrite(start=before))
             k, v = (cached(xp, cache) for cache in present)
         else:
             k, v = in_room(k), in_room(v)
         factor = 1 / math.sqrt(q.size) if self.scale is None else self.scale
         start = DynamicNumber(np.int32(before)) if before else 0
         offset = start if lengths is None else -1
-        sight = Sight(seen, offset, lengths, *self.reach, factor, self.softcap, fixed=self.fixed)
-        y = attended(target, q, k, v, sight)
+        scoring = Scoring(
+            seen, offset, lengths, *self.reach, factor, self.softcap, fixed=self.fixed
+        )
+        y = attended(target, q, k, v, scoring)
         y = y.reshape(*Q.shape[:2], -1) if Q.ndim == 3 else y
         return (y, unpacked(k), unpacked(v)) if self.caches else (y, None, None)
 

@@ -61,7 +61,7 @@ def by_cudnn(task: FlashTask) -> bool:
         arrays[BIAS] = spread(task, what.bias)
     if what.lengths:
         arrays[QUERIES], arrays[KEYS] = counted(task)
-        if task.sight.offset == FROM_ZERO:  # the node's own caches
+        if task.scoring.offset == FROM_ZERO:  # the node's own caches
             clear(task)
     if not cudnn.does(what, plan, arrays, task.target.xp):
         return False
@@ -76,26 +76,27 @@ def suits(task: FlashTask) -> bool:
     wanted = (not asked or asked & ASKED_FOR) and task.q.steps >= MIN_QUERIES
     sizes = all(h.size % VECTOR_ELEMENTS == 0 and h.size <= MAX_HEAD_ELEMENTS for h in all_heads)
     even = all(stride % VECTOR_ELEMENTS == 0 for h in all_heads for stride in h.strides)
-    alone = task.sight.sinks is None and is_aligned(*(h.array for h in all_heads))
+    alone = task.scoring.sinks is None and is_aligned(*(h.array for h in all_heads))
     return bool(wanted and sizes and even and alone)
 
 
 def described(task: FlashTask) -> Attention | None:
     """Return what cuDNN is asked for; ``None`` for what it does not know."""
-    q, k, v, sight = task.q, task.k, task.v, task.sight
+    q, k, v, scoring = task.q, task.k, task.v, task.scoring
     bias = room_for(task)
     if bias is not None and math.prod(bias.shape) * q.array.itemsize > MAX_WORKSPACE_BYTES:
         return None
     before = first(task)
-    banded = sight.left >= 0 or sight.right >= 0
+    banded = scoring.left >= 0 or scoring.right >= 0
     aligned = banded and before != 0
-    if aligned and sight.lengths is None and before != k.steps - q.steps:
+    if aligned and scoring.lengths is None and before != k.steps - q.steps:
         return None
     shape = (q.batch, q.heads, q.steps, v.size)
     return Attention(
         q.array.dtype, lying(q), lying(k), lying(v), Tensor(shape, (*task.strides, 1)),
-        float(sight.scale), float(sight.softcap), bias, sight.lengths is not None, aligned,
-        sight.left, sight.right, sight.fixed or bool(task.target.options.sdpa_kernel & ASKED_FOR),
+        float(scoring.scale), float(scoring.softcap), bias, scoring.lengths is not None, aligned,
+        scoring.left, scoring.right,
+        scoring.fixed or bool(task.target.options.sdpa_kernel & ASKED_FOR),
     )  # fmt: skip
 
 
@@ -107,7 +108,7 @@ def lying(heads: Heads) -> Tensor:
 
 def room_for(task: FlashTask) -> Tensor | None:
     """Return where a mask is to be that cuDNN adds: in rows that begin at 16 bytes."""
-    kind, _, strides, _ = task.sight.mask
+    kind, _, strides, _ = task.scoring.mask
     if kind == 0:
         return None
     sizes = (task.q.batch, task.q.heads, task.q.steps)
@@ -119,12 +120,12 @@ def room_for(task: FlashTask) -> Tensor | None:
 def kernel(task: FlashTask, name: str) -> Kernel:
     """Return one of the kernels of ``unseen.cu``."""
     macros = {"T": task.target.element(task.q.array), "VALUE": task.v.size}
-    return task.target.kernel("attention/unseen", name, MASK=task.sight.mask[0], **macros)
+    return task.target.kernel("attention/unseen", name, MASK=task.scoring.mask[0], **macros)
 
 
 def spread(task: FlashTask, where: Tensor) -> Array:
     """Return a mask as cuDNN adds it."""
-    _, mask, _, held = task.sight.mask
+    _, mask, _, held = task.scoring.mask
     rows, pitch = math.prod(where.shape[:3]), where.strides[2]
     bias = task.target.xp.empty((rows * pitch,), task.q.array.dtype)
     sizes = (np.int64(rows), np.int32(held), np.int32(pitch))
@@ -138,7 +139,7 @@ def counted(task: FlashTask) -> tuple[Array, Array]:
     counts = xp.empty((q.batch,), np.int32), xp.empty((q.batch,), np.int32)
     sizes = map(np.int32, (q.batch, q.steps, task.k.steps, first(task)))
     kernel(task, "count")(
-        blocks(q.batch), (THREADS_PER_BLOCK,), (task.sight.lengths, *counts, *sizes)
+        blocks(q.batch), (THREADS_PER_BLOCK,), (task.scoring.lengths, *counts, *sizes)
     )
     return counts
 
@@ -147,32 +148,32 @@ def clear(task: FlashTask) -> None:
     """Write zeros behind each sequence's values; cuDNN computes 0 * x there, and NaN stays."""
     v, tail = task.v, min(task.v.steps, MAX_TILE_KEYS)
     grid = (-(-tail // MASK_WARPS), v.heads, v.batch)
-    arguments = (task.sight.lengths, v.array, np.int32(v.steps), np.int32(MAX_TILE_KEYS))
+    arguments = (task.scoring.lengths, v.array, np.int32(v.steps), np.int32(MAX_TILE_KEYS))
     kernel(task, "clear")(grid, (MASK_WARPS * 32,), (*arguments, *map(np.int64, v.strides)))
 
 
 def may_see_nothing(task: FlashTask) -> bool:
     """Return whether there may be a query that sees no key, or none that counts."""
-    q, sight = task.q, task.sight
-    if sight.mask[0] or sight.lengths is None:
-        return bool(sight.mask[0]) or q.steps > task.k.steps
-    return q.batch > 1 or sight.offset != FROM_ZERO  # a prompt alone is as long as it says
+    q, scoring = task.q, task.scoring
+    if scoring.mask[0] or scoring.lengths is None:
+        return bool(scoring.mask[0]) or q.steps > task.k.steps
+    return q.batch > 1 or scoring.offset != FROM_ZERO  # a prompt alone is as long as it says
 
 
 def blank(task: FlashTask) -> None:
     """Write zeros where a query sees nothing."""
-    q, sight = task.q, task.sight
-    _, mask, strides, held = sight.mask
+    q, scoring = task.q, task.scoring
+    _, mask, strides, held = scoring.mask
     heads = q.heads if strides[1] else 1
     grid = (-(-q.steps // MASK_WARPS), heads, q.batch)
     sizes = map(np.int32, (q.heads, q.steps, task.k.steps))
     where = map(np.int64, (*task.strides, *strides))
-    arguments: tuple[Any, ...] = (pointer(mask), pointer(sight.lengths), task.y, *sizes, *where)
-    bounds = map(np.int32, (held, first(task), sight.left, sight.right))
+    arguments: tuple[Any, ...] = (pointer(mask), pointer(scoring.lengths), task.y, *sizes, *where)
+    bounds = map(np.int32, (held, first(task), scoring.left, scoring.right))
     kernel(task, "blank")(grid, (MASK_WARPS * 32,), (*arguments, *bounds))
 
 
 def first(task: FlashTask) -> int:
     """Return how many keys are before the first query, or that the lengths say."""
-    offset = task.sight.offset
+    offset = task.scoring.offset
     return int(offset.value if isinstance(offset, DynamicNumber) else offset)

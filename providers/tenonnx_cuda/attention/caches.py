@@ -22,12 +22,12 @@ Pair: TypeAlias = "tuple[Any, Any]"
 
 
 @dataclass(frozen=True)
-class Turn:
-    """The turning of heads, and their destinations.
+class CacheWrite:
+    """The rotary angles of new heads, and the places in the caches that they are written to.
 
     Attributes:
-        cosines: (positions, turned / 2), or ``None`` if they do not.
-        sines: (positions, turned / 2), or ``None`` if they do not.
+        cosines: (positions, rotated elements / 2), or ``None`` to rotate nothing.
+        sines: (positions, rotated elements / 2), or ``None`` to rotate nothing.
         ids: Positions, int64 (batch, steps), or ``None`` for those in the cache.
         interleaved: Whether pairs are neighbors.
         last: int32 (batch,): the position of each sequence's last step, or ``None``.
@@ -43,7 +43,7 @@ class Turn:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Elements of a head that turn, and positions that there are angles for."""
+        """Elements of a head that are rotated, and positions that there are angles for."""
         if self.cosines is None:
             return 0, 0
         return 2 * int(self.cosines.shape[-1]), int(self.cosines.shape[0])
@@ -118,36 +118,36 @@ def _carry(target: Target, past: Pair, present: Pair) -> None:
 
 
 def append(
-    target: Target, q: Heads | None, new: tuple[Heads, Heads], present: Pair, turn: Turn
+    target: Target, q: Heads | None, new: tuple[Heads, Heads], present: Pair, write: CacheWrite
 ) -> tuple[Heads | None, Array | None]:
-    """Write turned keys, and values, into caches.
+    """Write rotated keys, and values, into caches.
 
     Returns:
-        The turned queries, if there are any; and how many steps each sequence has then, int64
-        (batch,), if ``turn.last`` says.
+        The rotated queries, if there are any; and how many steps each sequence has then, int64
+        (batch,), if ``write.last`` says.
     """
     xp, (k, v) = target.xp, new
-    turned = None
+    rotated = None
     if q is not None:
-        turned = xp.empty((q.batch, q.steps, q.heads * q.size), q.array.dtype)
-    lengths = None if turn.last is None else xp.empty(k.batch, np.int64)
+        rotated = xp.empty((q.batch, q.steps, q.heads * q.size), q.array.dtype)
+    lengths = None if write.last is None else xp.empty(k.batch, np.int64)
     arrays = (k.array if q is None else q.array, k.array, v.array)
-    angles = (turn.cosines, turn.sines, turn.ids, turn.last, lengths)
+    angles = (write.cosines, write.sines, write.ids, write.last, lengths)
     heads = 0 if q is None else q.heads
-    size, angled = turn.sizes
+    size, angled = write.sizes
     sizes = (
         k.batch, k.steps, heads, k.heads, k.size, v.size, cached(target.xp, present[0]).capacity,
-        size, angled, turn.interleaved,
+        size, angled, write.interleaved,
     )  # fmt: skip
-    start = DynamicNumber(np.int32(turn.start))
+    start = DynamicNumber(np.int32(write.start))
     strides = [np.int64(n) for h in (k if q is None else q, k, v) for n in h.strides]
-    arguments = (*arrays, pointer(turned), *present, *map(pointer, angles))
+    arguments = (*arrays, pointer(rotated), *present, *map(pointer, angles))
     count = k.batch * k.steps * ((heads + k.heads) * k.size + k.heads * v.size)
     launch = target.kernel("attention/cache", "append", T=target.element(k.array), VECTOR=0)
     launch(
         blocks(count), (THREADS_PER_BLOCK,), (*arguments, start, *map(np.int32, sizes), *strides)
     )
-    return None if turned is None else Heads.of(xp, turned, heads), lengths
+    return None if rotated is None else Heads.of(xp, rotated, heads), lengths
 
 
 def cached(xp: Any, present: Array) -> Heads:

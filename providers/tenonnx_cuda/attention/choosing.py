@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tenonnx.operators import Array
 from tenonnx_cuda.attention.by_cudnn import by_cudnn
-from tenonnx_cuda.attention.flash import FlashTask, Heads, Sight, by_tiles, on_tensor_cores
+from tenonnx_cuda.attention.flash import FlashTask, Heads, Scoring, by_tiles, on_tensor_cores
 from tenonnx_cuda.kernel_selection import Target
 
 
-def attended(target: Target, q: Heads, k: Heads, v: Heads, sight: Sight) -> Array:
+def attended(target: Target, q: Heads, k: Heads, v: Heads, scoring: Scoring) -> Array:
     """Return attention's result in the layout of q, for heads that there is a kernel for."""
-    task = FlashTask.of(target, q, k, v, sight)
+    task = FlashTask.of(target, q, k, v, scoring)
     halves = target.has_tensor_cores and q.array.dtype.itemsize == 2
     if halves and by_cudnn(task):
         return task.y

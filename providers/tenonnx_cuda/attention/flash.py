@@ -90,7 +90,7 @@ class Heads:
 
 
 @dataclass(frozen=True)
-class Sight:
+class Scoring:
     """The keys that queries attend to, and the operations on their scores.
 
     Attributes:
@@ -161,7 +161,7 @@ class FlashTask:
         q: Queries.
         k: Keys.
         v: Values.
-        sight: What queries see.
+        scoring: The keys that queries attend to, and operations on the scores.
         y: (batch, heads, steps, size of v), or (batch, steps, heads, size of v) as q lies.
         strides: Of y in elements, per batch, head and step.
     """
@@ -170,12 +170,12 @@ class FlashTask:
     q: Heads
     k: Heads
     v: Heads
-    sight: Sight
+    scoring: Scoring
     y: Array
     strides: tuple[int, int, int]
 
     @classmethod
-    def of(cls, target: Target, q: Heads, k: Heads, v: Heads, sight: Sight) -> FlashTask:
+    def of(cls, target: Target, q: Heads, k: Heads, v: Heads, scoring: Scoring) -> FlashTask:
         """Make room for the result."""
         width = q.heads * v.size
         if q.array.ndim == 3:
@@ -185,27 +185,27 @@ class FlashTask:
             shape = (q.batch, q.heads, q.steps, v.size)
             strides = (q.steps * width, q.steps * v.size, v.size)
         y = target.xp.empty(shape, q.array.dtype)
-        return cls(target, q, k, v, sight, y, strides)
+        return cls(target, q, k, v, scoring, y, strides)
 
     @property
     def macros(self) -> dict[str, Any]:
         """The properties that all kernels are compiled for."""
-        kind = self.sight.mask[0]
+        kind = self.scoring.mask[0]
         element = self.target.element(self.q.array)
         return {"T": element, "SIZE": self.q.size, "VALUE": self.v.size, "MASK": kind}
 
     @property
     def arguments(self) -> tuple[Any, ...]:
         """The kernels' arguments, up to those of ``Shares``."""
-        q, k, v, sight = self.q, self.k, self.v, self.sight
-        _, mask, steps, keys = sight.mask
-        more = map(pointer, (mask, sight.lengths, sight.sinks))
+        q, k, v, scoring = self.q, self.k, self.v, self.scoring
+        _, mask, steps, keys = scoring.mask
+        more = map(pointer, (mask, scoring.lengths, scoring.sinks))
         sizes = (np.int32(q.heads // k.heads), np.int32(q.steps), self._longer(np.int32(k.steps)))
         strides = map(np.int64, (*q.strides, *k.strides, *v.strides, *self.strides))
         # Rows of a mask are as long as there are keys.
         rows = [self._longer(np.int64(n), n // keys) if n else np.int64(0) for n in steps]
         where = (*strides, *rows, self._longer(np.int32(keys)) if keys else np.int32(0))
-        return (q.array, k.array, v.array, *more, self.y, *sizes, *where, *sight.numbers)
+        return (q.array, k.array, v.array, *more, self.y, *sizes, *where, *scoring.numbers)
 
     def _longer(self, number: np.generic, times: int = 1) -> np.generic | DynamicNumber:
         """Return a number that grows where keys do."""
@@ -281,7 +281,7 @@ class Shares:
             return cls(1, span, None, None)
         sizes, empty = (parts, q.batch * q.heads * q.steps), task.target.xp.empty
         sums = empty((*sizes, task.v.size), np.float32)
-        if task.k.room or task.sight.lengths is not None:
+        if task.k.room or task.scoring.lengths is not None:
             span = 0
         return cls(parts, span, sums, empty((*sizes, 2), np.float32))
 
@@ -296,6 +296,6 @@ class Shares:
             return
         q = task.q
         sizes = map(np.int32, (self.parts, q.heads, q.steps))
-        arrays = (self.sums, self.stats, pointer(task.sight.sinks), task.y)
+        arrays = (self.sums, self.stats, pointer(task.scoring.sinks), task.y)
         rows = q.batch * q.heads * q.steps
         launch((rows,), (JOINING_THREADS,), (*arrays, *sizes, *map(np.int64, task.strides)))

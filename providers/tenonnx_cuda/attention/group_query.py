@@ -1,4 +1,4 @@
-"""GroupQueryAttention: heads are turned into the cache, and read there where they lie."""
+"""GroupQueryAttention: heads are rotated into the cache, and read there where they lie."""
 
 from __future__ import annotations
 
@@ -10,9 +10,17 @@ from typing import Any, Final
 import numpy as np
 
 from tenonnx.operators import Array
-from tenonnx_cuda.attention.caches import Turn, append, cached, continues, grown, longest, outputs
+from tenonnx_cuda.attention.caches import (
+    CacheWrite,
+    append,
+    cached,
+    continues,
+    grown,
+    longest,
+    outputs,
+)
 from tenonnx_cuda.attention.choosing import attended
-from tenonnx_cuda.attention.flash import FROM_ZERO, MAX_WINDOW_KEYS, Heads, Sight, attends, masked
+from tenonnx_cuda.attention.flash import FROM_ZERO, MAX_WINDOW_KEYS, Heads, Scoring, attends, masked
 from tenonnx_cuda.capture.dynamic_length import DynamicCall, Limit
 from tenonnx_cuda.kernel_selection import Call, Site, Target, choose, same_element
 
@@ -72,7 +80,7 @@ class GroupQuery:
         scale: Of scores; 0 for one over the root of a head's size.
         softcap: What scores saturate at; 0 for none.
         smooth: Whether each head has one more score of 0.
-        rotates: Whether heads turn.
+        rotates: Whether heads are rotated.
         interleaved: Whether pairs that turn are neighbors.
         fixed: Whether the model declares all lengths.
     """
@@ -113,17 +121,17 @@ class GroupQuery:
         present = grown(target, past, (k, v), outputs(_outs, 3)[1:3])
         places = positions(xp, ids, q, first=q.steps == steps)
         lasts = last.reshape(-1).astype(np.int32, copy=False)
-        turn = Turn(angles[0], angles[1], places, self.interleaved, lasts)
-        turned, lengths = append(target, q, (kv[0], kv[1]), present, turn)
+        write = CacheWrite(angles[0], angles[1], places, self.interleaved, lasts)
+        rotated, lengths = append(target, q, (kv[0], kv[1]), present, write)
         given_sinks = xp.zeros(self.heads[0], np.float32) if self.smooth else sinks
         added = None if given_sinks is None else given_sinks.astype(np.float32, copy=False)
         factor = self.scale or 1 / math.sqrt(q.size)
-        sight = Sight(
+        scoring = Scoring(
             seen, FROM_ZERO, lengths, *self.reach, factor, self.softcap, added, self.fixed
         )
         caches = (cached(xp, cache) for cache in present)
         k, v = (dataclasses.replace(x, steps=x.capacity, room=0) for x in caches)
-        y = attended(target, turned or q, k, v, sight)
+        y = attended(target, rotated or q, k, v, scoring)
         return y.reshape(*query.shape[:2], -1), *present, None
 
     def _elsewhere(self, inputs: Sequence[Any]) -> Any:

@@ -15,7 +15,7 @@ from tenonnx_serve.requests import Array, Request
 from tenonnx_serve.statistics import Execution
 from tenonnx_serve.threads import Stop
 
-Found = tuple[list[Array], Execution] | Exception
+RunOutcome = tuple[list[Array], Execution] | Exception
 
 
 def rows_of(request: Request) -> int:
@@ -37,7 +37,9 @@ def signature(request: Request) -> tuple[Any, ...]:
     return (*shapes, request.names)
 
 
-def run(model: Model, requests: Sequence[Request], rows: Sequence[int], stop: Stop) -> list[Found]:
+def run(
+    model: Model, requests: Sequence[Request], rows: Sequence[int], stop: Stop
+) -> list[RunOutcome]:
     """Return the results of several requests of one signature, with their rows.
 
     If the joined run fails, each request runs alone, so that one bad request fails alone.
@@ -57,7 +59,7 @@ def run(model: Model, requests: Sequence[Request], rows: Sequence[int], stop: St
     return [_alone(model, requests[0], rows[0], stop, began)]
 
 
-def _alone(model: Model, request: Request, rows: int, stop: Stop, began: int) -> Found:
+def _alone(model: Model, request: Request, rows: int, stop: Stop, began: int) -> RunOutcome:
     joined, before = time.perf_counter_ns(), time.thread_time_ns()
     try:
         outputs = model.run(request.inputs, request.names, stop)
@@ -69,7 +71,7 @@ def _alone(model: Model, request: Request, rows: int, stop: Stop, began: int) ->
 
 def _run_joined(
     model: Model, requests: Sequence[Request], rows: Sequence[int], stop: Stop, began: int
-) -> list[Found]:
+) -> list[RunOutcome]:
     feeds = {
         name: np.concatenate([request.inputs[name] for request in requests])
         for name in requests[0].inputs

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
-from tenonnx_serve.errors import BadRequest, Cancelled, NoRoom, SlowBody, TooLarge
+from tenonnx_serve.errors import BadRequest, BodyMemoryFull, Cancelled, SlowBody, TooLarge
 from tenonnx_serve.settings import Limits
 
 Message = MutableMapping[str, Any]
@@ -25,7 +25,7 @@ MAX_INFLATED_BYTES = 1 << 20
 MIN_COMPRESSED_BYTES = 1024
 
 
-class Room:
+class BodyMemory:
     """The memory for all bodies that are being read.
 
     Args:
@@ -39,10 +39,10 @@ class Room:
         """Take bytes.
 
         Raises:
-            NoRoom: Other bodies have taken them.
+            BodyMemoryFull: Other bodies have taken them.
         """
         if size > self._left:
-            raise NoRoom(f"the bodies of unfinished requests take {self._size} bytes")
+            raise BodyMemoryFull(f"the bodies of unfinished requests take {self._size} bytes")
         self._left -= size
 
     def give(self, size: int) -> None:
@@ -51,7 +51,7 @@ class Room:
 
 
 async def read_body(
-    receive: Receive, headers: Headers, limits: Limits, room: Room
+    receive: Receive, headers: Headers, limits: Limits, memory: BodyMemory
 ) -> bytes | bytearray:
     """Return a request's body, decompressed.
 
@@ -59,7 +59,7 @@ async def read_body(
         TooLarge: It is too large, or its header says so.
         SlowBody: The client takes too long.
         BadRequest: It is not compressed as its header says.
-        NoRoom: Too many bodies are being read.
+        BodyMemoryFull: Too many bodies are being read.
         Cancelled: The client went away.
     """
     declared = headers.get(b"content-length", b"0")
@@ -71,7 +71,7 @@ async def read_body(
         message = await receive()
         body: bytes | bytearray = _piece(message)
         if message.get("more_body"):
-            body = await _rest(receive, bytearray(body), limits.body, room)
+            body = await _rest(receive, bytearray(body), limits.body, memory)
     except asyncio.CancelledError:
         if late and task is not None:  # cancelled by the timer, and not by whoever runs the task
             task.uncancel()
@@ -85,11 +85,11 @@ async def read_body(
     if encoding == b"identity":
         return body
     # As much as the body may become: its size is known only when it is inflated.
-    room.take(limits.body)
+    memory.take(limits.body)
     try:  # in a thread, as zlib leaves the interpreter to others
         return await asyncio.to_thread(decompressed, body, encoding, limits.body)
     finally:
-        room.give(limits.body)
+        memory.give(limits.body)
 
 
 def _cancel(task: asyncio.Task[Any] | None, late: list[bool]) -> None:
@@ -98,11 +98,11 @@ def _cancel(task: asyncio.Task[Any] | None, late: list[bool]) -> None:
         task.cancel()
 
 
-async def _rest(receive: Receive, body: bytearray, most: int, room: Room) -> bytearray:
+async def _rest(receive: Receive, body: bytearray, most: int, memory: BodyMemory) -> bytearray:
     taken = 0
     try:
         while True:
-            room.take(len(body) - taken)
+            memory.take(len(body) - taken)
             taken = len(body)
             message = await receive()
             body += _piece(message)
@@ -111,7 +111,7 @@ async def _rest(receive: Receive, body: bytearray, most: int, room: Room) -> byt
             if not message.get("more_body"):
                 return body
     finally:
-        room.give(taken)
+        memory.give(taken)
 
 
 def _piece(message: Message) -> bytes:

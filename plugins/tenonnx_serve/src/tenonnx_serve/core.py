@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from tenonnx_serve import switches
 from tenonnx_serve.access import Controls
 from tenonnx_serve.batching import Outcome, Queue
-from tenonnx_serve.bodies import Room
+from tenonnx_serve.bodies import BodyMemory
 from tenonnx_serve.counts import Counts
 from tenonnx_serve.errors import ServeError, answer_to
 from tenonnx_serve.model import Model
@@ -83,7 +83,7 @@ class Core:
         most = settings.limits.body
         self.regions = Regions(settings.regions, enabled=settings.shared_memory, most=most)
         self.controls = Controls(settings.access)
-        self.room = Room(settings.limits.bodies)
+        self.body_memory = BodyMemory(settings.limits.bodies)
         self.draining = False
         self.counts = Counts()
         self.observers: list[Observer] = []

@@ -94,7 +94,7 @@ class Unavailable(ServeError):
     status, code, retry_after = 503, "UNAVAILABLE", 1
 
 
-class NoRoom(Unavailable):
+class BodyMemoryFull(Unavailable):
     """Other unfinished requests have taken the memory for bodies."""
 
     closes = True

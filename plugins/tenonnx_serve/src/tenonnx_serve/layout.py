@@ -34,7 +34,7 @@ LANGUAGE = "genai_config.json"
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundModel:
     """A model on disk.
 
     Attributes:
@@ -48,7 +48,7 @@ class Found:
     config: Path | None = None
 
 
-def find_models(source: str, name: str = "") -> dict[str, Found]:
+def find_models(source: str, name: str = "") -> dict[str, FoundModel]:
     """Return the models in a file or a folder, by name.
 
     Raises:
@@ -71,20 +71,22 @@ def find_models(source: str, name: str = "") -> dict[str, Found]:
     return _repository(root, real)
 
 
-def _single(name: str, versions: dict[int, Path], config: Path | None = None) -> dict[str, Found]:
+def _single(
+    name: str, versions: dict[int, Path], config: Path | None = None
+) -> dict[str, FoundModel]:
     if MODEL_NAME.fullmatch(name) is None:
         raise InvalidArgument(
             f"{name!r} cannot be a model's name: expected letters, digits, '_', '-' and '.'",
             hint="choose a name with --name NAME",
         )
-    return {name: Found(name, versions, config)}
+    return {name: FoundModel(name, versions, config)}
 
 
-def _repository(root: Path, real: Path) -> dict[str, Found]:
+def _repository(root: Path, real: Path) -> dict[str, FoundModel]:
     found = {}
     for folder in sorted(root.iterdir()):
         if MODEL_NAME.fullmatch(folder.name) and folder.is_dir() and inside(folder, real):
-            found[folder.name] = Found(folder.name, *_contents(folder, real))
+            found[folder.name] = FoundModel(folder.name, *_contents(folder, real))
     return found
 
 
@@ -158,7 +160,7 @@ def model_file(path: Path, root: Path, named: str = "") -> Path:
     )
 
 
-def digest(found: Found) -> str:
+def digest(found: FoundModel) -> str:
     """Return the state of a model's files: their inodes, sizes and times.
 
     If a version is a folder, all its files count, also those of external data.

@@ -13,7 +13,7 @@ from tenonnx import EPFail, NoSuchFile, TenonnxError
 from tenonnx_serve import config, layout
 from tenonnx_serve.batching import Queue
 from tenonnx_serve.errors import BadRequest, Missing, ServeError, Unavailable, Unsupported
-from tenonnx_serve.layout import Found
+from tenonnx_serve.layout import FoundModel
 from tenonnx_serve.model import Model
 from tenonnx_serve.requests import quoted
 from tenonnx_serve.samples import samples
@@ -176,9 +176,9 @@ class Repository:
             self.entries.setdefault(name, Entry(reason="not loaded"))
         return found
 
-    async def _found(self) -> dict[str, Found]:
+    async def _found(self) -> dict[str, FoundModel]:
         source, name = self.settings.source, self.settings.name
-        result: dict[str, Found] = await self._loader.submit(
+        result: dict[str, FoundModel] = await self._loader.submit(
             lambda: layout.find_models(source, name)
         )
         return result
@@ -252,7 +252,7 @@ class Repository:
         entry = self.entries[change.name]
         entry.state = READY if entry.versions else UNAVAILABLE
 
-    def _opened(self, found: Found) -> Change:
+    def _opened(self, found: FoundModel) -> Change:
         """Open the versions to serve; in the loader's thread."""
         # Each worker opens the files by itself, and their digests are compared before any of them
         # serves the model. A file that is replaced meanwhile would be in one and not in the other.
@@ -262,7 +262,7 @@ class Repository:
             raise Unavailable("its files changed while they were read; load it again")
         return Change(found.name, versions, before)
 
-    def _open(self, found: Found) -> dict[int, Model | LanguageModel]:
+    def _open(self, found: FoundModel) -> dict[int, Model | LanguageModel]:
         said = config.read(found.config) if found.config else config.empty()
         config.check(said, found.name)
         if not found.versions:
@@ -284,7 +284,7 @@ class Repository:
             warm_up(made, list(declared))
         return models
 
-    def _language_model(self, found: Found, number: int, said: Any) -> LanguageModel:
+    def _language_model(self, found: FoundModel, number: int, said: Any) -> LanguageModel:
         try:
             from tenonnx_serve.openai.language_model import LanguageModel
         except ModuleNotFoundError as error:

@@ -79,7 +79,7 @@ class Call(NamedTuple):
     async def body(self) -> bytes | bytearray:
         """Return the body."""
         limits = self.core.settings.limits
-        return await read_body(self.receive, self.headers, limits, self.core.room)
+        return await read_body(self.receive, self.headers, limits, self.core.body_memory)
 
     async def json_body(self, most: int) -> bytes | bytearray:
         """Return a body that is JSON of at most so many bytes.
