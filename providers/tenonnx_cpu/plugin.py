@@ -10,8 +10,8 @@ from tenonnx_cpu.buffers import contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
-from tenonnx_cpu.threading_config import shared_out
 
 __all__ = [
     "Call",

@@ -19,12 +19,6 @@ if TYPE_CHECKING:
 # The number of threads of the session being compiled, for parts that lie far from its provider.
 SESSION_THREADS: ContextVar[int] = ContextVar("tenonnx_threads", default=1)
 
-# Tasks of a loop for each thread that shares it.
-TASKS = 4
-
-# The work of a task in elements, if there is a choice: some milliseconds.
-MAX_TASK_ELEMENTS = 1 << 22
-
 # Seconds for which an idle thread looks for work before it sleeps, unless a session says else.
 SPIN_SECONDS = 0.001
 
@@ -57,19 +51,6 @@ def follow(follower: Callable[[float], None]) -> None:
     """Have a function told how long that is, now and whenever it changes."""
     _followers.append(follower)
     follower(_patience)
-
-
-def shared_out(units: int, work: int, enough: int, threads: int) -> tuple[int, int]:
-    """Return how many of some units of work a task takes, and how many threads share the tasks.
-
-    It is one thread if there is less to do than is worth waking a second one; else there are
-    several tasks a thread, so that none waits for the slowest at the end. No task is so long that
-    a run could not be stopped soon.
-    """
-    most = max(1, units * MAX_TASK_ELEMENTS // max(work, MAX_TASK_ELEMENTS))
-    if threads == 1 or units < 2 or work < enough:
-        return min(units, most), 1
-    return max(1, min(most, units // (TASKS * threads))), threads
 
 
 @functools.cache

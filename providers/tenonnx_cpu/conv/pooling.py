@@ -133,11 +133,12 @@ class PoolAttributes:
     threads: int
 
 
-@functools.lru_cache(maxsize=256)
 def _planned(attributes: PoolAttributes, shape: tuple[int, ...]) -> Pooling | None:
     """Return the pooling of images of a shape; ``None`` if no kernel does it."""
     kernel = attributes.kernel
     if len(kernel) not in (1, 2, 3) or len(shape) != len(kernel) + 2 or 0 in shape:
+        return None
+    if PLAN_DEPTHWISE.run is None:
         return None
     if math.prod(kernel) > EMPTY * math.prod(shape[2:]):
         return None

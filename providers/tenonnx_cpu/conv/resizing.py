@@ -30,9 +30,9 @@ from tenonnx_cpu.elementwise.kernels.operations import (
 from tenonnx_cpu.elementwise.typed import DTYPES, code_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import floats, pieces
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.matmul.product import fits
-from tenonnx_cpu.threading_config import shared_out
 
 RESIZE = JitKernel("conv.resize", "resize_f32")
 RESAMPLE = JitKernel("conv.taps", "resample")

@@ -45,11 +45,8 @@ PIXELS = JitKernel("conv.pixels", "conv_pixels")
 WINOGRAD = JitKernel("conv.winograd", "conv_winograd")
 CONV_TILES = JitKernel("conv.tiles", "conv_tiles")
 
-# The kernels that any convolution may need, and those that plan their tasks.
-ALWAYS = (
-    PLAN_CONV, WRITE_OFFSETS, CONV, PLAN_DEPTHWISE, DEPTHWISE, PLAN_CHANNELS, CHANNELS,
-    PLAN_PIXELS, PIXELS,
-)  # fmt: skip
+# The kernels that plan the tasks of others.
+PLANNERS = (PLAN_CONV, WRITE_OFFSETS, PLAN_DEPTHWISE, PLAN_CHANNELS, PLAN_PIXELS, PLAN_WINOGRAD)
 
 
 # Places that fill vectors worse than channels do, where each sees so many numbers; and weights up
@@ -65,10 +62,9 @@ def request(weight: NDArray | None, narrows: bool = False) -> None:
     """Have kernels compiled; ``weight`` is what images will be convolved with, if that is known."""
     if narrows:
         CONV_TILES.request()
-    for kernel in ALWAYS:
+    for kernel in (*PLANNERS, CONV, DEPTHWISE, CHANNELS, PIXELS):
         kernel.request()
     if weight is not None and (3, 3) in (weight.shape[1:3], weight.shape[2:]):
-        PLAN_WINOGRAD.request()
         WINOGRAD.request()
 
 
@@ -122,6 +118,8 @@ class Choice:
 
     def plans(self, form: Form, w: tuple[int, ...]) -> Iterator[ConvPlan]:
         """Return how to convolve images of a form: what is tried first, and otherwise."""
+        if None in [kernel.run for kernel in PLANNERS]:
+            return
         (x, from_last, free), group, threads = form, self.attributes.group, self.threads
         to_last = self.last and free
         if len(x) == 5:

@@ -12,8 +12,8 @@ from tenonnx_cpu.buffers import empty, frozen
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.typed import OF_SIZE, first_of, launch
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import NDArray
-from tenonnx_cpu.threading_config import shared_out
 
 COPY = JitKernel("data_movement.runs", "copy")
 

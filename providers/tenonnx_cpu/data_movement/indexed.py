@@ -25,8 +25,8 @@ from tenonnx_cpu.elementwise.kernels import operations as o
 from tenonnx_cpu.elementwise.typed import OF_SIZE, code_of, first_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
-from tenonnx_cpu.threading_config import shared_out
 
 MOVE_ELEMENTS = JitKernel("data_movement.indexed", "move_elements")
 MOVE_SLICES = JitKernel("data_movement.indexed", "move_slices")

@@ -22,8 +22,8 @@ from tenonnx_cpu.data_movement.kernels import (
 )
 from tenonnx_cpu.elementwise.typed import OF_SIZE, first_of
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import NDArray
-from tenonnx_cpu.threading_config import shared_out
 
 TRANSPOSE = JitKernel("data_movement.transpose", "transpose")
 

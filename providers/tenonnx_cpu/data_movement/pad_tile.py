@@ -19,8 +19,8 @@ from tenonnx_cpu.capture.launch import Launch, is_fixed
 from tenonnx_cpu.capture.recent import MAX_KEYS
 from tenonnx_cpu.data_movement.moves import LARGE, SOURCES, Moves, numbers_of, traced
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
-from tenonnx_cpu.threading_config import shared_out
 
 MOVE = JitKernel("data_movement.pad_tile", "move")
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,27 +14,23 @@ from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_las
 from tenonnx_cpu.elementwise.kernels import opcodes
 from tenonnx_cpu.elementwise.kernels import operations as o
 from tenonnx_cpu.elementwise.kernels.opcodes import (
-    BLOCK_ELEMENTS,
     MAX_AXES,
     MAX_INPUTS,
     MEMORY,
+    MIN_ROW_ELEMENTS,
     REGISTERS,
 )
 from tenonnx_cpu.elementwise.kernels.operations import FLOAT32, HALVES
-from tenonnx_cpu.elementwise.typed import APPLY, DTYPES, code_of, launch
+from tenonnx_cpu.elementwise.typed import APPLY, DIFFER, DTYPES, code_of, launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import worker_floats
 from tenonnx_cpu.kernel_selection import Call
-from tenonnx_cpu.threading_config import shared_out
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
 Shape: TypeAlias = tuple[int, ...]
-# An array's shape, and strides in bytes of float32.
-Form: TypeAlias = tuple[Shape, Shape]
-# Its length, and every array's stride along it in elements.
-Axis: TypeAlias = tuple[int, tuple[int, ...]]
 
 RUN_PROGRAM = JitKernel("elementwise.program", "run_program")
+PLAN_PROGRAM = JitKernel("elementwise.plan_program", "plan_program")
 ABSENT_ARRAY = frozen(np.zeros(4, np.uint8))
 
 # Operations that a kernel without registers does faster, if they are all that there is to do.
@@ -56,12 +49,6 @@ ALONE = {
     opcodes.SQRT: o.SQRT,
     opcodes.SUB: o.SUB,
 }
-
-# Elements times instructions that are worth a second thread.
-MIN_OPERATIONS_PER_THREAD = 1 << 15
-
-# Shorter rows cost more to tell apart than to compute, if there are many.
-MIN_ROW_ELEMENTS, MAX_SHORT_ROWS = 48, 512
 
 
 class Instruction(NamedTuple):
@@ -187,6 +174,7 @@ class ProgramCall:
         self._single = program.single()
         self._absent = (ABSENT_ARRAY,) * (MAX_INPUTS - len(program.arrays))
         RUN_PROGRAM.request()
+        PLAN_PROGRAM.request()
         if self._single is not None:
             APPLY.request()
 
@@ -234,33 +222,29 @@ class ProgramCall:
     def _launch(self, run: Any, arrays: Sequence[NDArray], result: int) -> Launch | None:
         if (alone := self._alone(arrays, result)) is not None:
             return alone
-        laid = [in_rows(x) for x in arrays]
-        layout = self._layout(laid, result)
-        if layout is None:
-            laid = [contiguous(x) for x in arrays]
-            layout = self._layout(laid, result)
-        if layout is None:
-            laid = repeated(laid)
-            layout = self._layout(laid, result)
+        types = [code_of(x.dtype) or FLOAT32 for x in arrays]
+        laid, layout = [in_rows(x) for x in arrays], None
+        for make in (None, contiguous_all, repeated):
+            laid = laid if make is None else make(laid)
+            if (layout := self._layout(laid, types, result)) is not None:
+                break
         if layout is None:
             return None
         y = empty(layout.result, _dtype_of(result))
-        threads = layout.threads
+        numbers, strides, threads = layout.numbers, layout.strides, layout.threads
         arguments = (
-            self._code, self._numbers, layout.shape, layout.strides,
+            self._code, self._numbers, numbers, strides,
             *map(first_of, laid), *self._absent,
             y.reshape(-1).view(np.uint8), worker_floats(MEMORY, threads), layout.grain, threads,
         )  # fmt: skip
         return Launch(run, arguments, y)
 
-    def _layout(self, arrays: Sequence[NDArray], result: int) -> _ProgramLayout | None:
-        forms, types = [], []
-        for x in arrays:
-            wider = F32.itemsize // x.itemsize
-            forms.append((x.shape, tuple([step * wider for step in x.strides])))
-            types.append(code_of(x.dtype) or FLOAT32)
-        types += [FLOAT32] * len(self._absent)
-        return lay_out(tuple(forms), self._constants, self._lines, self._threads, (*types, result))
+    def _layout(
+        self, arrays: Sequence[NDArray], types: Sequence[int], result: int
+    ) -> ProgramLayout | None:
+        types = [*types, *[FLOAT32] * len(self._absent), result]
+        given = self._lines, len(self._constants), types, self._rank, self._threads
+        return lay_out(arrays, *given)
 
 
 def _dtype_of(element: int) -> np.dtype[Any]:
@@ -273,67 +257,64 @@ def _dtype_of(element: int) -> np.dtype[Any]:
     return made
 
 
-@dataclass(frozen=True)
-class _ProgramLayout:
+class ProgramLayout(NamedTuple):
+    """The axes and tasks of a program over arrays.
+
+    Attributes:
+        result: The result's shape.
+        numbers: As ``run_program`` takes them as its ``shape``.
+        strides: The same.
+        grain: Rows, or pieces of long ones, in a task.
+        threads: How many threads are of use.
+    """
+
     result: Shape
-    shape: NDArray
+    numbers: NDArray
     strides: NDArray
     grain: int
     threads: int
 
 
-@functools.lru_cache(maxsize=1024)
 def lay_out(
-    forms: tuple[Form, ...],
-    constants: tuple[Shape, ...],
+    arrays: Sequence[NDArray],
     lines: int,
+    constants: int,
+    types: Sequence[int],
+    rank: int,
     threads: int,
-    types: tuple[int, ...] = (FLOAT32,) * (MAX_INPUTS + 1),
-) -> _ProgramLayout | None:
-    """Return how a program runs over arrays of these forms; ``None`` if it should not.
+) -> ProgramLayout | None:
+    """Return how a program runs over arrays; ``None`` if others had better be given.
 
-    ``types`` are those of ``MAX_INPUTS`` arrays' elements, and the result's.
+    Args:
+        arrays: They.
+        lines: Instructions.
+        constants: How many numbers there are.
+        types: Those of ``MAX_INPUTS`` arrays' elements, and the result's.
+        rank: Axes of the result at least.
+        threads: How many to use at most.
 
     Raises:
         ValueError: The shapes do not broadcast.
     """
-    result = np.broadcast_shapes(*(shape for shape, _ in forms), *constants)
-    size = math.prod(result)
-    if not size:
+    plan = PLAN_PROGRAM.run
+    if plan is None or not all(isinstance(x, np.ndarray) for x in arrays):
         return None
-    axes, piece = repeating(merge_axes(forms, result))
-    if len(axes) > MAX_AXES or (
-        len(axes) > 1 and axes[-1][0] < MIN_ROW_ELEMENTS and size > MAX_SHORT_ROWS * axes[-1][0]
-    ):
-        return None
-    axes = [(1, (0,) * len(forms))] * (MAX_AXES - len(axes)) + axes
+    shape = np.empty(max([rank, *[x.ndim for x in arrays]]), np.int64)
+    numbers = np.array([0] * MAX_AXES + [constants, len(arrays), 0, *types, 0, 0], np.int64)
     strides = np.zeros((MAX_INPUTS, MAX_AXES), np.int64)
-    for axis, (_, steps) in enumerate(axes):
-        strides[: len(forms), axis] = steps
-    lengths = [length for length, _ in axes]
-    width = lengths[-1]
-    pieces = -(-width // piece)
-    units = size // width * pieces
-    grain, team = shared_out(units, size * (lines + 1), MIN_OPERATIONS_PER_THREAD, threads)
-    shape = np.array([*lengths, len(constants), len(forms), piece, *types], np.int64)
-    return _ProgramLayout(result, frozen(shape), frozen(strides), grain, team)
+    addresses = (*map(id, arrays), *[0] * MAX_INPUTS)[:MAX_INPUTS]
+    plan(*addresses, lines, threads, shape, numbers, strides)
+    if (first := numbers.item(0)) < 0:
+        if first == DIFFER:
+            np.broadcast_shapes(*(x.shape for x in arrays))  # which says how
+        return None
+    grain, team = numbers[-2:].tolist()
+    return ProgramLayout(tuple(shape.tolist()), frozen(numbers), frozen(strides), grain, team)
 
 
-def repeating(axes: list[Axis]) -> tuple[list[Axis], int]:
-    """Return axes of which short rows are one, and how much of a row is computed at a time.
-
-    Along that one, an array's stride may be a number of elements that it repeats, such as a
-    bias's; pieces are whole rows then.
-    """
-    if len(axes) < 2 or 2 * axes[-1][0] > BLOCK_ELEMENTS:
-        return axes, BLOCK_ELEMENTS
-    (count, apart), (width, steps) = axes[-2:]
-    kinds = {(width, 1): 1, (0, 1): width, (0, 0): 0}
-    joined = [kinds.get(pair) for pair in zip(apart, steps, strict=True)]
-    if None in joined:
-        return axes, BLOCK_ELEMENTS
-    strides = tuple(kind for kind in joined if kind is not None)
-    return [*axes[:-2], (count * width, strides)], BLOCK_ELEMENTS // width * width
+def contiguous_all(arrays: Sequence[NDArray]) -> list[NDArray]:
+    """Return arrays, or copies, whose elements are adjacent."""
+    return [contiguous(x) for x in arrays]
 
 
 def repeated(arrays: list[NDArray]) -> list[NDArray]:
@@ -365,27 +346,3 @@ def in_rows(x: NDArray) -> NDArray:
 def first_of(x: NDArray) -> NDArray:
     """Return the bytes of an array's first element where it is: all that a kernel is told."""
     return (x[(slice(1),) * x.ndim].reshape(-1) if x.ndim else x.ravel()).view(np.uint8)
-
-
-def merge_axes(forms: Sequence[Form], result: Shape) -> list[Axis]:
-    """Return the fewest axes to loop over: lengths, and strides per array in elements."""
-    rank = len(result)
-    axes: list[Axis] = []
-    padded = []
-    for shape, strides in forms:
-        own = [
-            0 if n == 1 else step // F32.itemsize for n, step in zip(shape, strides, strict=True)
-        ]
-        padded.append([0] * (rank - len(shape)) + own)
-    for axis in range(rank - 1, -1, -1):
-        length = result[axis]
-        if length == 1:
-            continue
-        steps = tuple(own[axis] for own in padded)
-        if axes:
-            inner, below = axes[0]
-            if all(s == b * inner for s, b in zip(steps, below, strict=True)):
-                axes[0] = (inner * length, below)
-                continue
-        axes.insert(0, (length, steps))
-    return axes or [(1, (0,) * len(forms))]

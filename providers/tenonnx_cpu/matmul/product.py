@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -166,7 +165,6 @@ def fits(array: NDArray) -> bool:
     return array.dtype == F32 and flags.c_contiguous and flags.aligned
 
 
-@functools.lru_cache(maxsize=1024)
 def batches(
     a_shape: tuple[int, ...],
     a_strides: tuple[int, ...],
@@ -178,16 +176,30 @@ def batches(
     ``None`` if they do not broadcast.
     """
     try:
-        shape = np.broadcast_shapes(a_shape, b_shape)
+        shape = a_shape if a_shape == b_shape else np.broadcast_shapes(a_shape, b_shape)
     except ValueError:
         return None
-    offsets = np.zeros((math.prod(shape), 2), np.int64)
-    for column, (own, strides) in enumerate(((a_shape, a_strides), (b_shape, b_strides))):
-        places = np.zeros(1, np.int64)
-        missing = len(shape) - len(own)
-        for axis, size in enumerate(shape):
-            spread = axis >= missing and own[axis - missing] > 1
-            steps = np.arange(size) * (strides[axis - missing] if spread else 0)
-            places = (places[:, None] + steps).ravel()
-        offsets[:, column] = places
+    offsets = np.empty((math.prod(shape), 2), np.int64)
+    offsets[:, 0] = _places(shape, a_shape, a_strides)
+    offsets[:, 1] = _places(shape, b_shape, b_strides)
     return shape, frozen(offsets)
+
+
+def _places(shape: tuple[int, ...], own: tuple[int, ...], strides: tuple[int, ...]) -> NDArray:
+    """Return where each of an array's matrices lies, once it is broadcast to a shape."""
+    missing = len(shape) - len(own)
+    count, apart = 1, 0  # most stacks lie in a row
+    for size, length, step in zip(shape[missing:], own, strides, strict=True):
+        step = 0 if length == 1 else step
+        if count > 1 and size > 1 and apart != size * step:
+            break
+        count, apart = count * size, apart if size == 1 else step
+    else:
+        row = np.arange(count) * apart
+        return row if not missing else np.tile(row, math.prod(shape[:missing]))
+    places = np.zeros(1, np.int64)
+    for axis, size in enumerate(shape):
+        spread = axis >= missing and own[axis - missing] > 1
+        steps = np.arange(size) * (strides[axis - missing] if spread else 0)
+        places = np.add.outer(places, steps).ravel()
+    return places

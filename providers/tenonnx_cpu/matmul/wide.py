@@ -16,9 +16,9 @@ from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.kernels.operations import FLOAT64, INT32, INT64
 from tenonnx_cpu.elementwise.typed import first_of
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray
 from tenonnx_cpu.matmul.product import ONE_BATCH, batches
-from tenonnx_cpu.threading_config import shared_out
 
 MULTIPLY_WIDE = JitKernel("matmul.wide", "multiply_wide")
 

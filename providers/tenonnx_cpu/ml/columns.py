@@ -13,9 +13,9 @@ from tenonnx.by_name import cacheable
 from tenonnx_array.ml.encode import Lookup
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray
 from tenonnx_cpu.ml.string_arrays import WordTable
-from tenonnx_cpu.threading_config import shared_out
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -12,8 +12,8 @@ from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
-from tenonnx_cpu.threading_config import shared_out
 
 DISTANCE_KERNELS = {
     F32: JitKernel("ml.distances", "distances_f32"),

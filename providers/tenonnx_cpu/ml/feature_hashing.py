@@ -12,8 +12,8 @@ from tenonnx.by_name import cacheable
 from tenonnx_cpu.buffers import contiguous, empty
 from tenonnx_cpu.fuse import PATTERN, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray
-from tenonnx_cpu.threading_config import shared_out
 
 if TYPE_CHECKING:
     import onnx_ir as ir

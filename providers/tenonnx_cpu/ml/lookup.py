@@ -16,9 +16,9 @@ from tenonnx_cpu.capture.launch import Launch, ahead, fix
 from tenonnx_cpu.elementwise.kernels.operations import FLOAT64, INT64
 from tenonnx_cpu.elementwise.typed import APPLY, code_of, launch
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.ml.kernels import FACTOR, NAN
-from tenonnx_cpu.threading_config import shared_out
 
 FIND_HASHED = JitKernel("ml.lookup", "look_up")
 FIND_WHOLE = JitKernel("ml.lookup", "look_up_whole")

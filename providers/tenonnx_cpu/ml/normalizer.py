@@ -22,10 +22,10 @@ from tenonnx_cpu.elementwise.kernels.operations import (
 )
 from tenonnx_cpu.elementwise.typed import APPLY, DTYPES, OF_SIZE, code_of, launch
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.ml.kernels import L1, L2, MAX
 from tenonnx_cpu.reduce.fold import FOLD, folded
-from tenonnx_cpu.threading_config import shared_out
 
 NORMALIZER = JitKernel("ml.normalizer", "normalizer")
 

@@ -12,9 +12,9 @@ from tenonnx_array.tfidf import Vectorizer
 from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.launch import done, fix
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import MAX_TASK_ELEMENTS, shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.ml.lookup import FIND_WHOLE, I64, Finder
-from tenonnx_cpu.threading_config import MAX_TASK_ELEMENTS, shared_out
 
 TFIDF = JitKernel("ml.tfidf", "tfidf")
 

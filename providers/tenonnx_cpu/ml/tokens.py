@@ -12,10 +12,10 @@ from tenonnx.by_name import cacheable
 from tenonnx_array.tfidf import Vectorizer
 from tenonnx_cpu.fuse import LOOKED_UP, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site
 from tenonnx_cpu.ml.string_arrays import PLACE, addresses, layout, slots_of
 from tenonnx_cpu.ml.tfidf import Counts
-from tenonnx_cpu.threading_config import shared_out
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -17,8 +17,8 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces
+from tenonnx_cpu.jit.threads.sharing import TASKS
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
-from tenonnx_cpu.threading_config import TASKS
 
 F64 = np.dtype(np.float64)
 

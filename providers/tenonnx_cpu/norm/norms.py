@@ -21,9 +21,9 @@ from tenonnx_cpu.elementwise.typed import code_of
 from tenonnx_cpu.fuse import RESIDUAL, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces, share_of, worker_shares
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, Site, specialize
 from tenonnx_cpu.norm.kernels import SPAN
-from tenonnx_cpu.threading_config import shared_out
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -17,6 +17,7 @@ from tenonnx_cpu.elementwise.kernels import operations as o
 from tenonnx_cpu.elementwise.typed import DTYPES, OF_SIZE, code_of, first_of
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces, worker_shares
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import NDArray
 from tenonnx_cpu.reduce.kernels import (
     GREATEST,
@@ -29,7 +30,6 @@ from tenonnx_cpu.reduce.kernels import (
     SUM,
     total_of,
 )
-from tenonnx_cpu.threading_config import shared_out
 
 FOLD = JitKernel("reduce.fold", "fold")
 

@@ -14,9 +14,9 @@ from tenonnx_cpu.buffers import empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.reduce.kernels import SPAN
-from tenonnx_cpu.threading_config import shared_out
 
 SCAN = JitKernel("reduce.scan", "scan")
 

@@ -15,9 +15,9 @@ from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, done, is_fixed
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces, share_of, worker_shares
+from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.reduce.kernels import COLUMNS, FLOATING, UNSIGNED, WHOLE
-from tenonnx_cpu.threading_config import shared_out
 
 TOP_K = JitKernel("reduce.topk", "top_k")
 

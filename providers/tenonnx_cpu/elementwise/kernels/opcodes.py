@@ -29,5 +29,15 @@ REGISTERS = 12
 # Axes that a program loops over at most, the last one among them.
 MAX_AXES = 4
 
+# Shorter rows cost more to tell apart than to compute, if there are many.
+MIN_ROW_ELEMENTS = 48
+
+# Where the types of elements begin among a program's numbers, behind ``MAX_AXES`` lengths, how many
+# numbers and arrays there are, and how much of the last axis is computed at a time.
+TYPES_PLACE = MAX_AXES + 3
+
+# All of these, the types of the arrays and of the result, the rows of a task and the threads.
+PROGRAM_NUMBERS = TYPES_PLACE + MAX_INPUTS + 3
+
 # Floats that a worker needs: the last block is for results that are rounded to 16 bits.
 MEMORY = BLOCK_ELEMENTS * (REGISTERS + 1)

@@ -48,6 +48,10 @@ TO_BOOL = frozenset({IS_NAN, IS_INF, EQUAL, GREATER, LESS, GREATER_OR_EQUAL, LES
 # Axes at most that are looped over beside the last one.
 MAX_OUTER_AXES = 6
 
+# Numbers of a launch: nine, the steps of a row, an axis' length and steps for each axis around it,
+# and how many threads are of use.
+APPLY_NUMBERS = 9 + 4 + 5 * MAX_OUTER_AXES + 1
+
 # The names of the kernel's first numbers. A row of `width` elements is cut into `pieces` of
 # `piece`; there are `units` of them in all, and `grain` are one of `tasks`. Steps are bytes between
 # adjacent elements of a row. Then come the lengths of `rank` outer axes, the last one first, and

@@ -20,6 +20,7 @@ from tenonnx_cpu.elementwise.kernels.opcodes import (
     MAX_INPUTS,
     MEMORY,
     REGISTERS,
+    TYPES_PLACE,
 )
 from tenonnx_cpu.elementwise.kernels.operations import BFLOAT16, FLOAT16, FLOAT32
 from tenonnx_cpu.elementwise.kernels.typed_rows import apply_row
@@ -29,9 +30,6 @@ from tenonnx_cpu.jit.vectors import activations, vmath
 from tenonnx_cpu.jit.vectors.views import floats, on_stack
 
 F = np.float32
-
-# The place in `shape` of the types of elements: those of arrays, then the result's.
-TYPES_PLACE = MAX_AXES + 3
 
 
 @helper
