@@ -385,3 +385,18 @@ def test_many_starts_beside_each_other(
         right, ready = json.loads(output)
         assert right
         assert set(ready) >= NEEDED
+
+
+def test_folders_that_others_delete_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A process that links deletes the folder of its drafts while others list the files."""
+    monkeypatch.setenv(library.KERNELS_VARIABLE, str(tmp_path))
+    drafts = {tmp_path / ".link-1", tmp_path / ".link-2"}
+    for folder in drafts:
+        folder.mkdir()
+        (folder / "library").touch()
+    found = library.cached_files()
+    drafts.remove(next(found).parent)
+    shutil.rmtree(drafts.pop())
+    assert list(found) == []

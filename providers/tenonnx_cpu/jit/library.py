@@ -192,7 +192,9 @@ def cached_files() -> Iterator[Path]:
     from pathlib import Path  # few processes list them
 
     if is_trusted(kernels_folder()):
-        yield from (path for path in Path(kernels_folder()).rglob("*") if path.is_file())
+        # This passes over folders that another process, which links, deletes meanwhile.
+        for folder, _, names in os.walk(kernels_folder()):
+            yield from (Path(folder, name) for name in names)
 
 
 _openings = itertools.count()
