@@ -80,6 +80,9 @@ def resize(
     return y
 
 
+# The mode whose coordinates are those of a region of X, and may lie outside of X.
+CROP = "tf_crop_and_resize"
+
 # By axis: the elements that each result reads, and their weights, as `taps` has both; or the
 # nearest ones, and `None`.
 Readings: TypeAlias = dict[int, tuple[Array, "Array | None"]]
@@ -108,37 +111,81 @@ def readings_of(
     Raises:
         ValueError: As ``resize`` does.
     """
-    if mode not in ("nearest", "linear", "cubic"):
-        raise ValueError(f"expected mode to be nearest, linear or cubic, found {mode!r}")
-    crop = coordinate_transformation_mode == "tf_crop_and_resize"
-    if axes is not None and not all(-X.ndim <= axis < X.ndim for axis in axes):
-        raise ValueError(f"expected axes from {-X.ndim} to {X.ndim - 1}, those of X, found {axes}")
-    axes = tuple(range(X.ndim)) if axes is None else tuple(axis % X.ndim for axis in axes)
-    plan = _plan(X.shape, axes, roi if crop else None, scales, sizes, keep_aspect_ratio_policy)
+    crop = coordinate_transformation_mode == CROP
+    plan = changed_axes(
+        X.shape, roi, scales, sizes, axes=axes, mode=mode,
+        coordinate_transformation_mode=coordinate_transformation_mode,
+        keep_aspect_ratio_policy=keep_aspect_ratio_policy,
+    )  # fmt: skip
     _check_size(xp, X, plan)
     outside: dict[int, Any] = {}
     readings: dict[int, Any] = {}
     for number, axis in plan.items():
-        # A crop may move an axis without changing its length.
-        if axis.scale == 1 and not crop:
-            continue
         dtype = np.float32 if mode == "nearest" else np.float64
         at = coordinates(axis, coordinate_transformation_mode, dtype)
         if crop and np.array_equal(at, np.arange(axis.length)):
             continue
         if crop and (beyond := np.nonzero((at < 0) | (at > axis.length - 1))[0]).size:
             outside[number] = beyond
-        if mode == "nearest":
-            readings[number] = nearest(at, axis.length, nearest_mode), None
-        else:
-            readings[number] = taps(
-                at,
-                axis.length,
-                cubic_coeff_a=cubic_coeff_a if mode == "cubic" else None,
-                stretch=max(1 / axis.scale, 1) if antialias else 1,
-                exclude_outside=bool(exclude_outside),
-            )
+        readings[number] = reading_of(
+            at, axis, antialias=antialias, cubic_coeff_a=cubic_coeff_a,
+            exclude_outside=exclude_outside, mode=mode, nearest_mode=nearest_mode,
+        )  # fmt: skip
     return readings, outside
+
+
+def changed_axes(
+    shape: Sequence[int],
+    roi: Array | None,
+    scales: Array | None,
+    sizes: Array | None,
+    *,
+    axes: tuple[int, ...] | None = None,
+    coordinate_transformation_mode: str = "half_pixel",
+    keep_aspect_ratio_policy: str = "stretch",
+    mode: str = "nearest",
+    **_: Any,
+) -> dict[int, Axis]:
+    """Return the axes that ``resize`` reads otherwise than they are, and how each changes.
+
+    Raises:
+        ValueError: As ``resize`` does.
+    """
+    if mode not in ("nearest", "linear", "cubic"):
+        raise ValueError(f"expected mode to be nearest, linear or cubic, found {mode!r}")
+    crop, rank = coordinate_transformation_mode == CROP, len(shape)
+    if axes is not None and not all(-rank <= axis < rank for axis in axes):
+        raise ValueError(f"expected axes from {-rank} to {rank - 1}, those of X, found {axes}")
+    axes = tuple(range(rank)) if axes is None else tuple(axis % rank for axis in axes)
+    plan = _plan(shape, axes, roi if crop else None, scales, sizes, keep_aspect_ratio_policy)
+    return {number: axis for number, axis in plan.items() if axis.scale != 1 or crop}
+
+
+def reading_of(
+    at: Array,
+    axis: Axis,
+    *,
+    antialias: int = 0,
+    cubic_coeff_a: float = -0.75,
+    exclude_outside: int = 0,
+    mode: str = "nearest",
+    nearest_mode: str = "round_prefer_floor",
+    **_: Any,
+) -> tuple[Array, Array | None]:
+    """Return the elements that results at some coordinates of an axis read, and their weights.
+
+    Raises:
+        ValueError: ``nearest_mode`` is unknown.
+    """
+    if mode == "nearest":
+        return nearest(at, axis.length, nearest_mode), None
+    return taps(
+        at,
+        axis.length,
+        cubic_coeff_a=cubic_coeff_a if mode == "cubic" else None,
+        stretch=max(1 / axis.scale, 1) if antialias else 1,
+        exclude_outside=bool(exclude_outside),
+    )
 
 
 def _plan(

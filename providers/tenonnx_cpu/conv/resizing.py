@@ -8,12 +8,13 @@ from __future__ import annotations
 import functools
 import math
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx_array.resize import Readings, readings_of
+from tenonnx_array.interpolate import Axis, coordinates
+from tenonnx_array.resize import Readings, changed_axes, reading_of, readings_of
 from tenonnx_cpu.buffers import F32, UNREAD, contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import where_constant
 from tenonnx_cpu.capture.launch import Launch
@@ -42,6 +43,9 @@ MAX_SERIAL_RESIZED_ELEMENTS = 1 << 15
 
 # Elements of the result in a task, or one line if that has more.
 PER_TASK = 1 << 13
+
+# Results along an axis up to which what they read is kept: some KiB.
+MAX_KEPT_LENGTH = 1 << 11
 
 RESIZE_ATTRIBUTES = (
     "antialias", "axes", "coordinate_transformation_mode", "cubic_coeff_a", "exclude_outside",
@@ -97,7 +101,7 @@ class ResizeCall:
         by = () if scales is None else tuple(scales.tolist())
         to = () if sizes is None else tuple(sizes.tolist())
         x = contiguous(x) if not x.dtype.hasobject else x
-        found = _cut(self.attributes, x.shape, by, to) if run is not None and fits(x) else None
+        found = cut_of(self.attributes, x.shape, by, to) if run is not None and fits(x) else None
         if found is None:
             is_nearest = dict(self.attributes).get("mode", "nearest") == "nearest"
             made = self._nearest(x, by, to) if is_nearest else self._others(x, by, to)
@@ -175,19 +179,7 @@ def _along(
     return None if outside else along
 
 
-@functools.lru_cache(maxsize=64)
-def _cut(
-    attributes: Attributes,
-    shape: tuple[int, ...],
-    scales: tuple[float, ...],
-    sizes: tuple[int, ...],
-) -> ResizeLayout | None:
-    along = _along(attributes, shape, scales, sizes)
-    return None if along is None else cut_of(shape, along)
-
-
-@dataclass(frozen=True)
-class ResizeLayout:
+class ResizeLayout(NamedTuple):
     """The resizing of images of a shape.
 
     Attributes:
@@ -201,37 +193,84 @@ class ResizeLayout:
     numbers: NDArray
 
 
-def cut_of(shape: tuple[int, ...], along: Readings) -> ResizeLayout | None:
+def cut_of(
+    attributes: Attributes,
+    shape: tuple[int, ...],
+    scales: tuple[float, ...],
+    sizes: tuple[int, ...],
+) -> ResizeLayout | None:
     """Return how the kernel resizes images of a shape; ``None`` if it does not."""
-    rank = len(shape)
-    if rank < 2 or 0 in shape or not along or min(along) < rank - 2:
+    rank, given = len(shape), dict(attributes)
+    if rank < 2 or 0 in shape:
         return None
-    lines, columns = (_read(along.get(axis), shape[axis]) for axis in (rank - 2, rank - 1))
-    if not 1 <= len(lines[0]) <= 2 or not 1 <= len(columns[0]) <= 2:
+    asked = np.array(scales, np.float32) if scales else None, np.array(sizes) if sizes else None
+    try:
+        axes = changed_axes(shape, None, *asked, **given)
+        if not axes or min(axes) < rank - 2:
+            return None
+        lines, columns = (_line(attributes, axes.get(n), shape[n]) for n in (rank - 2, rank - 1))
+    except ValueError:
         return None
-    (height, width), (out_height, out_width) = shape[-2:], (a[0].shape[1] for a in (lines, columns))
+    if not 1 <= lines.taps <= 2 or not 1 <= columns.taps <= 2:
+        return None
+    (height, width), out_height, out_width = shape[-2:], lines.length, columns.length
     if not out_height or not out_width:
         return None
     together = max(1, PER_TASK // out_width)
     tasks = math.prod(shape[:-2]) * -(-out_height // together)
     numbers = (
-        height, width, out_height, out_width, together, len(lines[0]), len(columns[0]), tasks,
+        height, width, out_height, out_width, together, lines.taps, columns.taps, tasks,
     )  # fmt: skip
-    places = tuple(
-        frozen(np.array(array, kind).reshape(-1))
-        for pair in (lines, columns)
-        for array, kind in zip(pair, (np.uint32, np.float32), strict=True)
-    )
     return ResizeLayout(
-        (*shape[:-2], out_height, out_width), places, frozen(np.array(numbers, np.int64))
+        (*shape[:-2], out_height, out_width),
+        (lines.places, lines.weights, columns.places, columns.weights),
+        frozen(np.array(numbers, np.int64)),
     )
 
 
-def _read(reading: Any, length: int) -> tuple[NDArray, NDArray]:
-    """Return places and weights, both (taps, length); of an axis that stays, its own."""
-    places, weights = (np.arange(length), None) if reading is None else reading
+class ResizedLine(NamedTuple):
+    """The elements of an axis that results read.
+
+    Attributes:
+        taps: How many make a result.
+        length: How many results there are.
+        places: They, flat: the first of each result, then the second ones.
+        weights: Theirs.
+    """
+
+    taps: int
+    length: int
+    places: NDArray
+    weights: NDArray
+
+
+def _line(attributes: Attributes, axis: Axis | None, length: int) -> ResizedLine:
+    """Return what is read along an axis, ``None`` for one that stays.
+
+    Images of other shapes often share the length of one axis: what is read is kept, if it is short.
+
+    Raises:
+        ValueError: A mode is unknown.
+    """
+    resized = length if axis is None else axis.resized
+    read = _read if resized <= MAX_KEPT_LENGTH else _read.__wrapped__
+    return read(attributes, axis, length)
+
+
+@functools.lru_cache(maxsize=64)
+def _read(attributes: Attributes, axis: Axis | None, length: int) -> ResizedLine:
+    given = dict(attributes)
+    if axis is None:
+        places, weights = np.arange(length), None
+    else:
+        dtype = np.float32 if given.get("mode", "nearest") == "nearest" else np.float64
+        mode = given.get("coordinate_transformation_mode", "half_pixel")
+        places, weights = reading_of(coordinates(axis, mode, dtype), axis, **given)
     places = np.atleast_2d(places)
-    return places, np.ones(places.shape) if weights is None else weights
+    weights = np.ones(places.shape) if weights is None else weights
+    taps, count = len(places), places.shape[-1]
+    flat = frozen(np.array(places, np.uint32).reshape(-1))
+    return ResizedLine(taps, count, flat, frozen(np.array(weights, np.float32).reshape(-1)))
 
 
 @dataclass(frozen=True)
