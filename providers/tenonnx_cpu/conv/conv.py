@@ -132,8 +132,7 @@ class ConvCall:
         """
         summand = self._tail.summand(w.shape[0], b)
         if summand is not None and x.dtype == w.dtype == F32:
-            form = x.shape, is_last(x), _is_free(residual)
-            plans = self._choice.plans(form, w.shape)
+            plans = self._choice.plans(x.shape, is_last(x), _is_free(residual), w.shape)
             for number, plan in enumerate(itertools.islice(plans, first, None), first + 1):
                 if (made := self._launch(plan, x, w, summand, residual)) is None:
                     continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows
@@ -27,7 +27,7 @@ from tenonnx_cpu.conv.layout import (
     layout,
 )
 from tenonnx_cpu.conv.layout_assignment import SUITED
-from tenonnx_cpu.conv.padding_taps import Reached, kept, reached, without_others
+from tenonnx_cpu.conv.padding_taps import kept, reached, without_others
 from tenonnx_cpu.conv.pixels import PANEL_CHANNELS, PLAN_PIXELS, packed, pixels_layout
 from tenonnx_cpu.conv.tiles import tile_weights, tiles_layout
 from tenonnx_cpu.conv.winograd import PLAN_WINOGRAD, tile_size, tiled, winograd_layout
@@ -68,8 +68,7 @@ def request(weight: NDArray | None, narrows: bool = False) -> None:
         WINOGRAD.request()
 
 
-@dataclass(frozen=True)
-class ConvPlan:
+class ConvPlan(NamedTuple):
     """The convolution of images of a shape.
 
     Attributes:
@@ -85,10 +84,6 @@ class ConvPlan:
     weights: NDArray | None = None
     from_last: bool = False
     to_last: bool = False
-
-
-# An image's shape, whether its channels are last in memory, and whether the result's may be.
-Form: TypeAlias = tuple[tuple[int, ...], bool, bool]
 
 
 @cacheable
@@ -116,12 +111,20 @@ class Choice:
     adds: bool = False
     derived: dict[Any, NDArray] = field(default_factory=dict, compare=False)
 
-    def plans(self, form: Form, w: tuple[int, ...]) -> Iterator[ConvPlan]:
-        """Return how to convolve images of a form: what is tried first, and otherwise."""
+    def plans(
+        self, x: tuple[int, ...], from_last: bool, free: bool, w: tuple[int, ...]
+    ) -> Iterator[ConvPlan]:
+        """Return how to convolve images: what is tried first, and otherwise.
+
+        Args:
+            x: The images' shape.
+            from_last: Whether they have their channels last in memory.
+            free: Whether the result may have.
+            w: The weights' shape.
+        """
         if None in [kernel.run for kernel in PLANNERS]:
             return
-        (x, from_last, free), group, threads = form, self.attributes.group, self.threads
-        to_last = self.last and free
+        group, threads, to_last = self.attributes.group, self.threads, self.last and free
         if len(x) == 5:
             volume = self.attributes.placed(x, w)
             if volume is not None:
@@ -151,7 +154,11 @@ class Choice:
                 yield ConvPlan(CONV, layout(shape, w[0], group, windows, threads, self.chain))
                 return
             if group == 1 and min(windows.begins) >= 0:
-                yield from self._of_places(shape, w[0], windows, taps, from_last, to_last)
+                form = from_last, to_last or windows.output == (1, 1)
+                if self._suits_places(shape[1], w[0], windows, form):
+                    cut = pixels_layout(shape, w[0], windows, threads, *form)
+                    made = self._derived(packed, PANEL_CHANNELS, taps, from_last)
+                    yield ConvPlan(PIXELS, cut, made, *form)
         yield ConvPlan(CONV, layout(shape, w[0], group, windows, threads, self.chain), weights)
 
     def _tile_size(
@@ -168,30 +175,28 @@ class Choice:
         cut = winograd_layout(shape, rows, size, windows, self.threads)
         return ConvPlan(WINOGRAD, cut, self._derived(tiled, size))
 
-    def _of_places(
-        self,
-        shape: tuple[int, ...],
-        rows: int,
-        windows: Windows,
-        taps: Reached,
-        from_last: bool,
-        to_last: bool,
-    ) -> Iterator[ConvPlan]:
-        single = windows.output == (1, 1)
-        depth, places = shape[1] * math.prod(windows.kernel), math.prod(windows.output)
-        wanted = to_last and depth * min(COLUMNS_PER_TASK, places) <= SEEN
-        few = (
-            places <= MAX_PANEL_PLACES
-            and 2 * rows >= PANEL_CHANNELS
-            and MIN_PANEL_DEPTH <= depth <= MAX_PANEL_WEIGHTS // rows
-        )
-        few = few and self.chain == CHAIN_DEPTH  # phases are put together where rows are channels
-        if self.weight is not None and (wanted or from_last or few or single):
-            form = from_last, to_last or single
-            cut = pixels_layout(shape, rows, windows, self.threads, *form)
-            yield ConvPlan(
-                PIXELS, cut, self._derived(packed, PANEL_CHANNELS, taps, from_last), *form
-            )
+    def _suits_places(
+        self, channels: int, rows: int, windows: Windows, form: tuple[bool, bool]
+    ) -> bool:
+        """Return whether places are better rows of products than columns.
+
+        Args:
+            channels: Of the images.
+            rows: Channels of the result.
+            windows: What places see.
+            form: Whether images have their channels last, and whether the result has.
+        """
+        if self.weight is None:
+            return False
+        if form[0] or windows.output == (1, 1):
+            return True
+        depth, places = channels * math.prod(windows.kernel), math.prod(windows.output)
+        if form[1] and depth * min(COLUMNS_PER_TASK, places) <= SEEN:
+            return True
+        fills = places <= MAX_PANEL_PLACES and 2 * rows >= PANEL_CHANNELS
+        near = MIN_PANEL_DEPTH <= depth <= MAX_PANEL_WEIGHTS // rows
+        # Phases are put together where rows are channels.
+        return fills and near and self.chain == CHAIN_DEPTH
 
     def _of_channels(
         self,
