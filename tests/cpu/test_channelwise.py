@@ -11,6 +11,7 @@ from running import Watch, floats, run
 
 from models import node
 from tenonnx_cpu.elementwise.program import RUN_PROGRAM
+from tenonnx_cpu.elementwise.typed import APPLY
 
 SHAPES = [(5, 96), (2, 7, 100), (1, 20, 31, 33), (2, 3, 4, 5, 60)]
 NORM = [node("BatchNormalization", "x gain shift mean var", "y", epsilon=1e-3)]
@@ -33,7 +34,7 @@ def normalized(x: Any, gain: Any, shift: Any, mean: Any, var: Any) -> Any:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("threads", [1, 4])
 def test_batch_normalization(shape: Any, threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    kernel = Watch(RUN_PROGRAM, monkeypatch)
+    kernel = Watch(APPLY, monkeypatch)
     x, weights = floats(*shape), statistics(shape[1])
     y = run(NORM, {"x": x}, "y", weights, threads=threads)
     assert kernel.calls == 1
