@@ -28,6 +28,9 @@ I64 = np.dtype(np.int64)
 # Slots of a table for each key, and how many of them after its own a key may lie at most.
 SLOTS_PER_KEY, MAX_STEPS = 4, 64
 
+# Keys that have slots at most: 8 MiB of them, which are made in a tenth of a second.
+MAX_HASHED_KEYS = 1 << 16
+
 MASK = (1 << 64) - 1
 
 # Numbers that are worth a second thread.
@@ -69,7 +72,9 @@ def finder_of(keys: Keys, table: NDArray, truncates: bool) -> Finder | None:
 
 
 def hashed(rows: Mapping[Any, int], missing: int) -> tuple[NDArray, int] | None:
-    """Return slots that have keys, as the kernel takes them; ``None`` if some would be far away.
+    """Return slots that have keys, as the kernel takes them.
+
+    ``None`` if they are many, or some would be far from where they belong.
 
     Args:
         rows: The row of each key; ``None`` is NaN.
@@ -78,6 +83,8 @@ def hashed(rows: Mapping[Any, int], missing: int) -> tuple[NDArray, int] | None:
     Returns:
         The slots, and how many bits do not choose one.
     """
+    if len(rows) > MAX_HASHED_KEYS:
+        return None
     shift = 64 - (SLOTS_PER_KEY * len(rows)).bit_length()
     slots = np.full(((1 << 64 - shift) + MAX_STEPS + 1, 2), (0, missing), np.int64)
     for key, row in rows.items():
