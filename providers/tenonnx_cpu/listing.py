@@ -29,6 +29,7 @@ LISTING: Final = {
     "conv.resizing": "Resize",
     "conv.roi_align": "RoiAlign",
     "conv.transposed": "ConvTranspose",
+    "conv.typed_windows": "Col2Im",
     "data_movement.concat": "Concat",
     "data_movement.indexed": (
         "ai.onnx.ml::ArrayFeatureExtractor GatherElements GatherND ScatterElements ScatterND "

@@ -283,6 +283,9 @@ FOLDED = [
     col2im("overlap", draw(2, 18, 12), (5, 6), (3, 3), (3, 4)),
     col2im("pads", draw(2, 12, 12), (5, 6), (3, 2), (3, 4), strides=(2, 2), pads=(1, 1, 1, 1)),
     col2im("dilated", integers(np.int32, 1, 8, 6), (4, 5), (2, 2), (2, 3), dilations=(2, 2)),
+    col2im("line", np.float64([[[1, np.nan], [0, 3], [5, np.inf]]]), (4,), (3,), (2,)),
+    col2im("long", integers(np.int64, 1, 8, 6), (6, 4), (2, 2), (2, 3), strides=(3, 1)),
+    col2im("floats", np.ones((2, 8, 8), np.float32) / 3, (3, 3, 3), (2, 2, 2), (2, 2, 2)),
     col2im("volume", integers(np.uint8, 1, 8, 8), (3, 3, 3), (2, 2, 2), (2, 2, 2)),
 ]
 

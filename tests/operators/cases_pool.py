@@ -79,6 +79,11 @@ MAXIMA = [
     max_pool(12, "bytes", BYTES, 2, kernel_shape=(2, 2), pads=(1, 1, 1, 1)),
     max_pool(22, "half", IMAGE.astype(np.float16), 2, **SQUARE),
     max_pool(22, "bfloat16", IMAGE.astype(BF16), 2, **SQUARE),
+    max_pool(12, "doubles", IMAGE.astype(np.float64), **PADDED),
+    max_pool(12, "doubles-dilated", IMAGE.astype(np.float64), **DILATED),
+    max_pool(12, "doubles-line", LINE.astype(np.float64), kernel_shape=(4,), pads=(1, 2)),
+    max_pool(12, "doubles-volume", VOLUME.astype(np.float64), kernel_shape=(2, 3, 2)),
+    Case("MaxPool", 12, [np.float64(NAN)], np.float64(LEFT), {"kernel_shape": (3,)}, name="nans"),
     Case(
         "MaxPool",
         22,

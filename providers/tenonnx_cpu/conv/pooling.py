@@ -12,11 +12,12 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows, place
-from tenonnx_cpu.buffers import F32, empty, frozen
+from tenonnx_cpu.buffers import F32, F64, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, ahead
 from tenonnx_cpu.conv.attributes import as_image
 from tenonnx_cpu.conv.depthwise import PLAN_DEPTHWISE, depthwise_layout
+from tenonnx_cpu.conv.typed_windows import MAX_WINDOWS, maxima
 from tenonnx_cpu.elementwise.kernels.operations import FLOAT32, INT8, UINT8
 from tenonnx_cpu.elementwise.typed import APPLY, launch
 from tenonnx_cpu.int8.quantized_values import BYTE_DTYPES
@@ -46,7 +47,7 @@ EMPTY = 16
 
 @specialize("MaxPool", "AveragePool")
 def pool(site: Site, plain: Call) -> Call | None:
-    """Pooling of float32 lines, images and volumes."""
+    """Pooling of float32 lines, images and volumes; maxima of bytes and float64, too."""
     if len(site.node.outputs) > 1:
         return None
     kernel = tuple(site.attribute("kernel_shape", ()))
@@ -54,6 +55,8 @@ def pool(site: Site, plain: Call) -> Call | None:
     PLAN_DEPTHWISE.request()
     if site.dtype(0) in BYTE_DTYPES:
         APPLY.request()
+    if site.dtype(0) == F64:
+        MAX_WINDOWS.request()
     attributes = PoolAttributes(
         kernel,
         _numbers(site, "strides"),
@@ -77,7 +80,7 @@ def _numbers(site: Site, name: str) -> tuple[int, ...] | None:
 def _pooled(attributes: PoolAttributes, plain: Call, x: NDArray) -> Any:
     if x.dtype in BYTE_DTYPES and not attributes.means:
         return _pooled_bytes(attributes, plain, x)
-    made = _pool(attributes, x)
+    made = _pool(attributes, x) if x.dtype != F64 else _pool_doubles(attributes, x)
     if made is None:
         return plain(x)
     return made if attributes.means else made._replace(result=(made.result,))
@@ -91,6 +94,12 @@ def _pooled_bytes(attributes: PoolAttributes, plain: Call, x: NDArray) -> Any:
     pooled = None if wide is None else _pool(attributes, ahead(wide))
     made = None if pooled is None else launch(code, FLOAT32, (ahead(pooled),), dtype, threads)
     return plain(x) if made is None else made._replace(result=(made.result,))
+
+
+def _pool_doubles(attributes: PoolAttributes, x: NDArray) -> Launch | None:
+    """Take maxima in float64; ``None`` for means, or if no kernel does."""
+    windows = None if attributes.means else _placed(attributes, x.shape)
+    return None if windows is None else maxima(x, windows, attributes.threads)
 
 
 def _pool(attributes: PoolAttributes, x: NDArray) -> Launch | None:
@@ -133,12 +142,10 @@ class PoolAttributes:
     threads: int
 
 
-def _planned(attributes: PoolAttributes, shape: tuple[int, ...]) -> Pooling | None:
-    """Return the pooling of images of a shape; ``None`` if no kernel does it."""
+def _placed(attributes: PoolAttributes, shape: tuple[int, ...]) -> Windows | None:
+    """Return the windows over images of a shape; ``None`` if no kernel takes them."""
     kernel = attributes.kernel
     if len(kernel) not in (1, 2, 3) or len(shape) != len(kernel) + 2 or 0 in shape:
-        return None
-    if PLAN_DEPTHWISE.run is None:
         return None
     if math.prod(kernel) > EMPTY * math.prod(shape[2:]):
         return None
@@ -150,14 +157,20 @@ def _planned(attributes: PoolAttributes, shape: tuple[int, ...]) -> Pooling | No
         )  # fmt: skip
     except ValueError:
         return None
-    if 0 in windows.output:
+    return None if 0 in windows.output else windows
+
+
+def _planned(attributes: PoolAttributes, shape: tuple[int, ...]) -> Pooling | None:
+    """Return the pooling of images of a shape; ``None`` if no kernel does it."""
+    windows = None if PLAN_DEPTHWISE.run is None else _placed(attributes, shape)
+    if windows is None:
         return None
     threads = attributes.threads if math.prod(shape) > MAX_SERIAL_POOLED_ELEMENTS else 1
     weights: NDArray = NO_ARRAY
     counts: Counts = (NO_ARRAY,) * 3
     if attributes.means:
         weights, counts = _counts(windows, attributes.padding)
-    return _pooling(len(kernel))(shape, windows, weights, counts, threads)
+    return _pooling(len(attributes.kernel))(shape, windows, weights, counts, threads)
 
 
 @dataclass(frozen=True)

@@ -220,3 +220,13 @@ REGION_FIELDS = (
 
 # Samples of a bin along an axis at most.
 MAX_REGION_SAMPLES = 1 << 12
+
+# The names of the numbers of windows of elements of any type, over volumes; images and lines are
+# volumes of one slice, or of one row. Of each axis: its length, how many windows it has, their
+# taps, their distance, that of taps, and the padding before. A task makes `grain` lines of `lines`;
+# elements have `itemsize` bytes, and are floats or whole numbers.
+TYPED_WINDOWS_FIELDS = (
+    "depth", "height", "width", "out_depth", "out_height", "out_width", "taps_z", "taps_y",
+    "taps_x", "stride_z", "stride_y", "stride_x", "dilation_z", "dilation_y", "dilation_x",
+    "begin_z", "begin_y", "begin_x", "itemsize", "floats", "lines", "grain", "tasks",
+)  # fmt: skip
