@@ -177,18 +177,6 @@ ROWS = [
         )
         for x in (f32(2, 7, 33), f32(2, 5, 21, 34), f32(1, 3, 7, 9, 11))
     ),
-    *(
-        one(
-            f"Col2Im {x.dtype}",
-            "Col2Im",
-            [x, i64(9, 11), i64(3, 2)],
-            constants=(1, 2),
-            strides=[2, 1],
-            dilations=[1, 2],
-            pads=[1, 0, 1, 2],
-        )
-        for x in (f32(2, 18, 55).astype(dtype) for dtype in ("f4", "i8"))
-    ),
     one("MaxPool line", "MaxPool", [f32(2, 7, 33)], kernel_shape=[3], strides=[2]),
     one(
         "ConvTranspose large",

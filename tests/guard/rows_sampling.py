@@ -1,9 +1,9 @@
-"""Images that are read at places of their own: between elements, in regions, the nearest."""
+"""Images that are read at places of their own, or put together from blocks."""
 
 from __future__ import annotations
 
 import numpy as np
-from arrays import f32, ids
+from arrays import f32, i64, ids
 from trial import one
 
 ROIS = np.abs(f32(7, 4)) * np.float32([9, 9, 20, 20])
@@ -53,6 +53,18 @@ ROWS = [
         "DeformConv",
         [DOUBLES[:, :4, :9, :11], DOUBLES[:, :4, :3, :3], DOUBLES[:, :36, :7, :9]],
         offset_group=2,
+    ),
+    *(
+        one(
+            f"Col2Im {x.dtype}",
+            "Col2Im",
+            [x, i64(9, 11), i64(3, 2)],
+            constants=(1, 2),
+            strides=[2, 1],
+            dilations=[1, 2],
+            pads=[1, 0, 1, 2],
+        )
+        for x in (f32(2, 18, 55).astype(dtype) for dtype in ("f4", "i8"))
     ),
     one("Resize nearest bytes", "Resize", [PIXELS, None, SCALES], constants=(1,)),
 ]
