@@ -15,14 +15,14 @@ from tenonnx.planning.lower import is_constant
 from tenonnx_array.residual_norm import RESIDUAL_NORMS, find_sum
 from tenonnx_cpu.buffers import F32, contiguous, empty, is_half
 from tenonnx_cpu.capture.capturable import Capturable
-from tenonnx_cpu.capture.launch import Launch
-from tenonnx_cpu.elementwise.kernels.operations import FLOAT_CODES
-from tenonnx_cpu.elementwise.typed import code_of
+from tenonnx_cpu.capture.launch import Launch, ahead
+from tenonnx_cpu.elementwise.kernels.operations import ADD, FLOAT_CODES
+from tenonnx_cpu.elementwise.typed import APPLY, code_of, launch
 from tenonnx_cpu.fuse import RESIDUAL, Fused, Scope, fusion
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.scratch import pieces, share_of, worker_shares
 from tenonnx_cpu.jit.threads.sharing import shared_out
-from tenonnx_cpu.kernel_selection import Call, Site, specialize
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 from tenonnx_cpu.norm.kernels import SPAN
 
 if TYPE_CHECKING:
@@ -188,7 +188,9 @@ def fuse_skip(norm: ir.Node, scope: Scope) -> Fused | None:
     norm_of = Normalize(site.attribute("epsilon", 1e-5), centered, scope.threads, adds=True)
     inputs = (*add.inputs, *norm.inputs[1:])
     step = scope.plain(norm)
-    call = SkipCall(norm_of, site.attribute("axis", -1), centered, step.multiple, step.call)
+    axis, plain = site.attribute("axis", -1), step.call
+    call = SkipCall(norm_of, axis, centered, step.multiple, plain, scope.threads)
+    APPLY.request()
     return Fused((add, norm), inputs, (norm.outputs[0], add.outputs[0]), Capturable(call))
 
 
@@ -203,6 +205,7 @@ class SkipCall:
         centered: Whether the normalization has a bias.
         multiple: Whether ``plain`` returns a tuple.
         plain: Normalizes a sum.
+        threads: How many to use at most.
     """
 
     norm: Normalize
@@ -210,13 +213,32 @@ class SkipCall:
     centered: bool
     multiple: bool
     plain: Call
+    threads: int
 
     def __call__(self, x: Any, other: Any, scale: Any, bias: Any = None) -> Any:
         """Return a launch, or the sum normalized and the sum."""
-        last = self.axis == -1 or self.axis == x.ndim - 1
-        made = self.norm(x, other, scale, bias) if last else None
+        rank = max(x.ndim, other.ndim)
+        made = None
+        if self.axis in (-1, rank - 1):
+            alike = x.shape == other.shape
+            made = self.norm(x, other, scale, bias) if alike else self._sum(x, other, scale, bias)
         if made is not None:
             return made
         both = x + other
         result = self.plain(both, *((scale, bias) if self.centered else (scale,)))
         return (result[0] if self.multiple else result), both
+
+    def _sum(self, x: NDArray, other: NDArray, *norms: NDArray | None) -> Launch | None:
+        """Return the launch behind that of a sum of arrays that broadcast, such as positions."""
+        element = code_of(x.dtype)
+        if element not in FLOAT_CODES or other.dtype != x.dtype:
+            return None
+        try:
+            made = launch(ADD, element, (x, other), x.dtype, self.threads)
+        except ValueError:  # numpy's sum says so, too
+            made = None
+        if made is None:
+            return None
+        both = ahead(made)
+        normed: Launch | None = self.norm(both, None, *norms)
+        return None if normed is None else normed._replace(result=(normed.result[0], both))
