@@ -255,13 +255,30 @@ def test_factors_per_channel_are_fused(case: Case, monkeypatch: pytest.MonkeyPat
     assert np.abs(y - np.maximum((plain * column + column) / 2, 0)).max() <= 2e-5 * np.abs(y).max()
 
 
-def test_residual_of_another_shape_is_broadcast(monkeypatch: pytest.MonkeyPatch) -> None:
-    Watch(CONV, monkeypatch)
-    x, w = floats(2, 4, 5, 5), floats(3, 4, 1, 1, seed=1)
-    r = floats(2, 3, 1, 5, seed=2)
-    nodes = [node("Conv", "x w", "c"), node("Add", "c r", "d"), node("Relu", "d", "y")]
-    y = run(nodes, {"x": x, "r": r}, "y", {"w": w})
-    assert np.allclose(y, np.maximum(convolve(x, w) + r, 0), atol=1e-5)
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("group", [1, 4])
+@pytest.mark.parametrize(
+    "shape", [(2, 8, 1, 9), (1, 8, 9, 9), (2, 8, 1, 1), (8, 1, 1), (9,), (1,), (3, 1, 8, 9, 9)]
+)
+def test_residual_of_another_shape_is_broadcast(
+    shape: tuple[int, ...], group: int, size: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As what a step of time adds to each channel; also where the sum is larger than the image."""
+    kernels = [Watch(kernel, monkeypatch) for kernel in (CONV, PIXELS, DEPTHWISE, CHANNELS)]
+    x, w = floats(2, 4, 9, 9), floats(8, 4 // group, size, size, seed=1)
+    r = floats(*shape, seed=2)
+    sides = [size // 2] * 4
+    nodes = [
+        node("Conv", "x w", "c", pads=sides, group=group),
+        node("Add", "c r", "d"),
+        node("Relu", "d", "y"),
+    ]
+    made = session(nodes, {"x": x, "r": r}, "y", {"w": w})
+    expected = np.maximum(convolve(x, w, pads=sides, group=group) + r, 0)
+    for _ in range(3):
+        (y,) = made.run(None, {"x": x, "r": r})
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
+    assert any(each.calls for each in kernels) == (len(shape) < 5)
 
 
 def test_value_that_others_read_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:

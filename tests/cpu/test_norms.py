@@ -195,13 +195,36 @@ def test_a_sum_is_normalized_at_once(threads: int, norm: Watch) -> None:
     assert most == total.max()
 
 
-def test_a_sum_that_broadcasts_is_added_by_numpy(norm: Watch) -> None:
-    feeds = {"x": floats(9, 20), "z": floats(1, 20, seed=1)}
-    nodes = [node("Add", "x z", "sum"), node("LayerNormalization", "sum s", "y")]
-    y = run(nodes, feeds, "y", {"s": np.ones(20, np.float32)})
-    expected = wide(layer_norm, feeds["x"] + feeds["z"], np.ones(20), 0.0)
-    np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-5)
-    assert norm.calls == 0
+@pytest.mark.parametrize("other", [(9, 20), (1, 9, 20), (3, 1, 20), (20,), (1,), (5, 1, 9, 1)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.float64])
+@pytest.mark.parametrize("axis", [-1, 2])
+def test_sums_that_broadcast_are_normalized(
+    other: tuple[int, ...], dtype: Any, axis: int, norm: Watch
+) -> None:
+    """As a batch's words and one table of positions; captured, too, and with other shapes."""
+    nodes = [
+        node("Add", "x z", "sum"),
+        node("LayerNormalization", "sum s", "y", axis=axis),
+        node("ReduceMax", "sum", "most", keepdims=0),
+    ]
+    scale = floats(20, seed=2).astype(dtype)
+    if axis == 2 and len(other) > 3:  # it is not the last one
+        scale = floats(9, 20, seed=2).astype(dtype)
+    feeds = {"x": floats(3, 9, 20).astype(dtype), "z": floats(*other, seed=1).astype(dtype)}
+    kind = {np.float32: 1, np.float16: 10, np.float64: 11}[dtype]
+    kinds = dict.fromkeys(("x", "z", "y", "most"), kind)
+    made = session(nodes, feeds, "y most", {"s": scale}, kinds=kinds)
+    for _ in range(3):
+        y, most = made.run(None, feeds)
+        total = feeds["x"] + feeds["z"]
+        axes = tuple(range(total.ndim - scale.ndim, total.ndim))
+        whole = total.astype(np.float64)
+        centered = whole - whole.mean(axes, keepdims=True)
+        root = np.sqrt(np.square(centered).mean(axes, keepdims=True) + 1e-5)
+        near = 2e-3 if dtype == np.float16 else 1e-5
+        np.testing.assert_allclose(y, centered / root * scale, rtol=near, atol=near)
+        assert most == total.max()
+    assert bool(norm.calls) == (scale.ndim == 1)
 
 
 def test_a_lone_sum_belongs_to_its_norm() -> None:

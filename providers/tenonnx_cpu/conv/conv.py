@@ -47,6 +47,17 @@ def flat(array: NDArray) -> NDArray:
     return contiguous(array).reshape(-1)
 
 
+def spread_over(array: NDArray, shape: tuple[int, ...]) -> NDArray | None:
+    """Return an array as one of a shape, such as a number for each channel; ``None`` if it is not.
+
+    It is a view, of which ``flat`` makes a copy.
+    """
+    try:
+        return np.broadcast_to(array, shape)
+    except ValueError:
+        return None
+
+
 def _is_free(residual: NDArray | None) -> bool:
     """Return whether a result may have its channels last without a copy of what is added to it."""
     if residual is None or residual.ndim < 2:
@@ -154,8 +165,12 @@ class ConvCall:
         shape = cut.output if x.ndim > 3 else (*cut.output[:2], cut.output[3])
         added = NO_RESIDUAL
         if residual is not None:
-            if residual.shape != shape or residual.dtype != F32:
+            if residual.dtype != F32:
                 return None
+            if residual.shape != shape:
+                if (spread := spread_over(residual, shape)) is None:
+                    return None
+                residual = spread
             added = flat(channels_last(residual) if plan.to_last else residual)
         y = empty((shape[0], *shape[2:], shape[1]) if plan.to_last else shape)
         arguments = (
