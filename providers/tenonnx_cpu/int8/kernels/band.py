@@ -6,9 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx_cpu.data_movement.kernels.transpose import transpose_lines
 from tenonnx_cpu.jit.compiling import helper
 from tenonnx_cpu.jit.vectors.memory import load_byte, store_byte
 from tenonnx_cpu.jit.vectors.views import elements
+
+# Channels of which squares are transposed in registers; with fewer, places are copied one by one.
+MIN_SQUARE_CHANNELS = 4
 
 
 @helper
@@ -73,6 +77,13 @@ def copy_places(source: Any, target: Any, places: Any, sizes: Any, flip: Any) ->
         return
     if own == 3 and sizes.from_place == 1:
         copy_colours(source, target, places, sizes.from_channel, flip)
+        return
+    if own >= MIN_SQUARE_CHANNELS and sizes.from_place == 1:
+        transpose_lines(
+            0, 1, source, sizes.from_channel, own, 0, own, target, own, 0, places, 0, places
+        )
+        if flip:
+            copy_bytes(target, target, places * own, flip)
         return
     for channel in range(own):
         here, there = source + channel * sizes.from_channel, target + channel

@@ -12,7 +12,7 @@ from tenonnx_cpu.int8.kernels.band import pack_band
 from tenonnx_cpu.int8.kernels.finishing import NUMBERS_BYTES, ROUNDED, SCALED, pack_numbers
 from tenonnx_cpu.int8.kernels.tile import multiply_bytes
 from tenonnx_cpu.int8.kernels.tiles import begin_products, multiply_in_tiles
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i8, i32, i64, kernel, size, u8
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i8, i32, i64, inlined, kernel, size, u8
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.amx import end_tiles
 from tenonnx_cpu.jit.vectors.lanes import LANES
@@ -38,6 +38,12 @@ BYTE_CONVOLUTION = (
 * ``numbers`` and ``offsets`` as ``tenonnx_cpu.int8.conv_layout`` makes them;
 * bytes to work in, a part for every thread, and how many threads to use.
 """
+
+# Bytes from which on vectors add them up faster; as many have a sum of 16 bits.
+FEW_BYTES = 64
+
+# Every second byte of a word, and what adds up its four parts of 16 bits in the highest.
+EVEN_BYTES, ONE_PER_PAIR = 0x00FF00FF00FF00FF, 0x0001000100010001
 
 byte_conv_sizes = named("ByteConvSizes", BYTE_CONV_FIELDS)
 
@@ -90,13 +96,27 @@ def add_totals(lines: Any, width: Any, source: Any, offsets: Any, sizes: Any, to
         for row in range(TALLEST):
             store_word(np.int32(0), totals + 4 * row)
     apart = -(-sizes.run // 4)
-    for place in range(lines * width):
-        here = source + place // width * sizes.stride_y * sizes.line + place % width * sizes.pixel
-        total = np.int32(0)
-        for four in range(0, sizes.fours, apart):
-            for byte in elements(here + load_int(offsets + 8 * four), sizes.run, np.uint8):
-                total += np.int32(byte)
-        store_word(total, totals + 4 * place)
+    for line in range(lines):
+        here = source + line * sizes.stride_y * sizes.line
+        for place in range(width):
+            total = i64(0)
+            for four in range(0, sizes.fours, apart):
+                total += total_of_bytes(here + load_int(offsets + 8 * four), sizes.run)
+            store_word(np.int32(total), totals + 4 * (line * width + place))
+            here += sizes.pixel
+
+
+@inlined
+def total_of_bytes(address: Any, count: Any) -> Any:
+    """Add up unsigned bytes: few of them in the four parts of a word, which hold their sums."""
+    pairs, whole = i64(0), count // 8 * 8 if count < FEW_BYTES else 0
+    for at in range(0, whole, 8):
+        word = load_int(address + at)
+        pairs += (word & EVEN_BYTES) + ((word >> 8) & EVEN_BYTES)
+    total = ((pairs * ONE_PER_PAIR) >> 48) & 0xFFFF
+    for byte in elements(address + whole, count - whole, np.uint8):
+        total += i64(byte)
+    return total
 
 
 @helper
