@@ -6,12 +6,9 @@ from typing import Any
 
 from tenonnx_cpu.conv.kernels import PHASE_FIELDS
 from tenonnx_cpu.conv.kernels.signature import WINDOWS
-from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, kernel, size
+from tenonnx_cpu.jit.compiling import In, Out, f32, helper, i64, inlined, kernel, size
 from tenonnx_cpu.jit.threads.parallel_for import parallel
 from tenonnx_cpu.jit.vectors.named import named
-
-# Elements of a line up to which its two phases are written at once, not one after the other.
-SHORT = 32
 
 phase_sizes = named("PhaseSizes", PHASE_FIELDS)
 
@@ -36,11 +33,8 @@ def interleave_lines(arguments: Any, task: Any, worker: Any) -> None:
 @helper
 def interleave(x: Any, start: Any, line: Any, sizes: Any) -> None:
     """Write one line: every phase to each ``stride``-th element."""
-    if sizes.stride_x == 2 and line.size <= SHORT:
-        own, other = start * sizes.width, (start + sizes.depth * sizes.height) * sizes.width
-        for i in range(line.size):
-            at = i + sizes.left
-            line[i] = x[(other if at & 1 else own) + (at >> 1)]
+    if sizes.stride_x == 2:
+        write_pairs(x, start * sizes.width, sizes.depth * sizes.height * sizes.width, line, sizes)
         return
     for phase in range(sizes.stride_x):
         skipped = 1 if phase < sizes.left else 0
@@ -50,6 +44,22 @@ def interleave(x: Any, start: Any, line: Any, sizes: Any) -> None:
         source = x[line_of * sizes.width + skipped :][: target.size]
         for i in range(target.size):
             target[i] = source[i]
+
+
+@inlined
+def write_pairs(x: Any, own: Any, apart: Any, line: Any, sizes: Any) -> None:
+    """Write one line of two phases, whose elements are side by side."""
+    left = sizes.left
+    if left:
+        line[0] = x[own + apart]
+    count = (line.size - left) // 2
+    even, odd = x[own + left :][:count], x[own + apart + left :][:count]
+    pairs = line[left:]
+    for i in range(count):
+        pairs[2 * i] = even[i]
+        pairs[2 * i + 1] = odd[i]
+    if pairs.size > 2 * count:
+        pairs[2 * count] = x[own + left + count]
 
 
 @kernel((In(f32, 1), Out(f32, 1), In(i64, 1), size), WINDOWS._replace(captured=False))
