@@ -19,6 +19,11 @@ def resize_lines(arguments: Any, task: Any, worker: Any) -> None:
     line_taps, column_taps = sizes[5], sizes[6]
     bands = -(-out_height // together)
     plane, first = task // bands, task % bands * together
+    if line_taps == column_taps == 1:
+        stop = min(out_height, first + together)
+        source, target = x[plane * height * width :], y[plane * out_height * out_width :]
+        pick_lines(source, width, target, lines, columns, first, stop)
+        return
     kept = memory[2 * out_width * worker :][: 2 * out_width]
     upper, lower = -1, -1
     for line in range(first, min(out_height, first + together)):
@@ -45,6 +50,31 @@ def resize_lines(arguments: Any, task: Any, worker: Any) -> None:
         v, w = line_weights[line], line_weights[out_height + line]
         for i in range(target.size):
             target[i] = a[i] * v + b[i] * w
+
+
+@helper
+def pick_lines(x: Any, width: Any, y: Any, lines: Any, columns: Any, first: Any, stop: Any) -> None:
+    """Make some lines of a plane of which each element is one of the image's."""
+    count = columns.size
+    doubled = count == 2 * width
+    for i in range(count):
+        doubled = doubled and columns[i] == i // 2
+    before = i64(-1)
+    for line in range(first, stop):
+        one, target = i64(lines[line]), y[line * count :][:count]
+        source = x[one * width :][:width]
+        if one == before:
+            above = y[(line - 1) * count :][:count]
+            for i in range(count):
+                target[i] = above[i]
+        elif doubled:
+            for i in range(width):
+                target[2 * i] = source[i]
+                target[2 * i + 1] = source[i]
+        else:
+            for i in range(count):
+                target[i] = source[columns[i]]
+        before = one
 
 
 @helper
