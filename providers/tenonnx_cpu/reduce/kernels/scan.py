@@ -23,16 +23,23 @@ def joined(product: Any, x: Any, y: Any) -> Any:
 
 
 @inlined
-def scan_row(product: Any, x: Any, y: Any, sizes: Any, first: Any) -> None:
-    """Go over a row: one after the other, rows do not wait for stores of their sums."""
-    count, by = sizes.count, 1 - 2 * sizes.reverse
-    start, before = (count - 1) * sizes.reverse, by * sizes.exclusive
-    total = first if sizes.exclusive else x[start]
-    y[start] = total
-    for n in range(1, count):
-        at = start + by * n
-        total = joined(product, total, x[at - before])
-        y[at] = total
+def scan_row(product: Any, x: Any, y: Any, sizes: Any, first: Any, dtype: Any) -> None:
+    """Go over a row, whose addresses these are: sums do not wait until others are stored."""
+    step = (1 - 2 * sizes.reverse) * sizes.size
+    start = (sizes.count - 1) * sizes.reverse * sizes.size
+    here, there = x + start, y + start
+    if sizes.exclusive:
+        total = first
+        for n in range(sizes.count):
+            given = elements(here + n * step, 1, dtype)[0]
+            elements(there + n * step, 1, dtype)[0] = total
+            total = joined(product, total, given)
+        return
+    whole = elements(here, 1, dtype)[0]
+    elements(there, 1, dtype)[0] = whole
+    for n in range(1, sizes.count):
+        whole = joined(product, whole, elements(here + n * step, 1, dtype)[0])
+        elements(there + n * step, 1, dtype)[0] = whole
 
 
 @inlined
@@ -68,10 +75,12 @@ def scan_lines(product: Any, x: Any, y: Any, sizes: Any, task: Any, dtype: Any) 
     """Do the same for sums or products, which is a constant."""
     first = dtype(1 if product else 0)
     if sizes.inner == 1:
-        for row in range(task * sizes.grain, min(sizes.outer, (task + 1) * sizes.grain)):
+        begin, stop = task * sizes.grain, min(sizes.outer, (task + 1) * sizes.grain)
+        for n in range(stop - begin):
+            # From the last row on, too, so that memory is read and written one way.
+            row = stop - 1 - n if sizes.reverse else begin + n
             start = row * sizes.count * sizes.size
-            given = elements(x + start, sizes.count, dtype)
-            scan_row(product, given, elements(y + start, sizes.count, dtype), sizes, first)
+            scan_row(product, x + start, y + start, sizes, first, dtype)
         return
     pieces = -(-sizes.inner // SPAN)
     stack, left = task // pieces, task % pieces * SPAN
