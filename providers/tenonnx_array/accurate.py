@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tenonnx.by_name import cacheable
+from tenonnx.graph.broadcasting import broadcast_shapes
 from tenonnx.operators import PASSES_ON, Array, Namespace
 from tenonnx_array.legacy import elementwise
 
@@ -28,7 +29,7 @@ def in_double(name: str) -> Callable[..., Array]:
 def _in_double(name: str, xp: Namespace, *xs: Array) -> Array:
     if xp is not np or any(x.dtype != SINGLE for x in xs):
         return elementwise(xp, name)(*xs)
-    y = np.empty(np.broadcast_shapes(*(x.shape for x in xs)), SINGLE)
+    y = np.empty(broadcast_shapes(*(x.shape for x in xs)), SINGLE)
     return elementwise(np, name)(*xs, y, dtype=np.float64, casting="same_kind")
 
 

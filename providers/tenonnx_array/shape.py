@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tenonnx.by_name import cacheable
+from tenonnx.graph.broadcasting import broadcast_shapes
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 
@@ -120,7 +121,7 @@ def transpose(_xp: Namespace, data: Array, *, perm: Sequence[int] | None = None)
 @op("Expand", since=8, host=(1,), shapes="shape: n")
 def expand(xp: Namespace, x: Array, shape: Array) -> Array:
     """Broadcast both ways: a 1 in ``shape`` keeps the input's dimension."""
-    wide = np.broadcast_shapes(x.shape, tuple(shape.tolist()))
+    wide = broadcast_shapes(x.shape, tuple(shape.tolist()))
     check_allocation(xp, wide, x.dtype)  # the view takes nothing, what comes of it does
     return xp.broadcast_to(x, wide)
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.graph.broadcasting import broadcast_shapes
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_bytes
 from tenonnx_array.re2 import compile_fullmatch
@@ -22,7 +23,7 @@ op = table.op
 def string_concat(_xp: Namespace, x: Array, y: Array) -> Array:
     x, y = np.asarray(x, object), np.asarray(y, object)
     longest = sum(max(map(len, array.flat), default=0) for array in (x, y))
-    count = math.prod(np.broadcast_shapes(x.shape, y.shape))
+    count = math.prod(broadcast_shapes(x.shape, y.shape))
     check_bytes(count * longest, f"{count} strings of up to {longest} characters")
     return np.asarray(x + y, object)
 

@@ -9,6 +9,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from tenonnx.graph.broadcasting import broadcast_shapes
+
 # Takes buffers and the step's inputs; returns the outputs, in buffers if it wrote there.
 Writer: TypeAlias = Callable[..., Any]
 
@@ -62,13 +64,13 @@ def _write_ufunc(
 
 
 def _broadcast_shape(*inputs: Any) -> tuple[int, ...]:
-    return np.broadcast_shapes(*(np.shape(given) for given in inputs))
+    return broadcast_shapes(*(np.shape(given) for given in inputs))
 
 
 def _matmul_shape(a: Any, b: Any) -> tuple[int, ...]:
     if a.ndim < 2 or b.ndim < 2:
         return (-1,)
-    return (*np.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+    return (*broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
 
 
 def _has_parameter(function: Callable[..., Any], name: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tenonnx.by_name import cacheable
+from tenonnx.graph.broadcasting import broadcast_shapes
 from tenonnx_cpu.buffers import F32, contiguous, empty, frozen
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last
@@ -306,7 +307,7 @@ def lay_out(
     plan(*addresses, lines, threads, shape, numbers, strides)
     if (first := numbers.item(0)) < 0:
         if first == DIFFER:
-            np.broadcast_shapes(*(x.shape for x in arrays))  # which says how
+            broadcast_shapes(*(x.shape for x in arrays))  # which says how
         return None
     grain, team = numbers[-2:].tolist()
     return ProgramLayout(tuple(shape.tolist()), frozen(numbers), frozen(strides), grain, team)

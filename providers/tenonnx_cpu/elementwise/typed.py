@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tenonnx.graph.broadcasting import broadcast_shapes
 from tenonnx_cpu.buffers import UNREAD, empty, frozen
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.kernels import operations as o
@@ -74,7 +75,7 @@ def launch(
     plan(*addresses, *code, dtype.itemsize, threads, len(arrays), shape, numbers)
     if (first := numbers.item(0)) < 0:
         if first == DIFFER:
-            np.broadcast_shapes(*(x.shape for x in arrays))  # which says how
+            broadcast_shapes(*(x.shape for x in arrays))  # which says how
         return None
     result = empty(tuple(shape.tolist()), dtype)
     given = [first_of(x) for x in arrays] + [UNREAD] * (3 - len(arrays))

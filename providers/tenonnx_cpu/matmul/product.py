@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
+from tenonnx.graph.broadcasting import broadcast_shapes
 from tenonnx_cpu.activation import NO_ACTIVATION, Activation
 from tenonnx_cpu.buffers import empty, frozen, is_half, reshaped
 from tenonnx_cpu.capture.launch import Launch, done
@@ -176,7 +177,7 @@ def batches(
     ``None`` if they do not broadcast.
     """
     try:
-        shape = a_shape if a_shape == b_shape else np.broadcast_shapes(a_shape, b_shape)
+        shape = a_shape if a_shape == b_shape else broadcast_shapes(a_shape, b_shape)
     except ValueError:
         return None
     offsets = np.empty((math.prod(shape), 2), np.int64)
