@@ -34,6 +34,10 @@ def gather(data: Any, places: Any, threads: int, **attributes: int) -> Any:
         ((3, 40, 33), (3, 30, 80), -1, True),  # other rows are fewer
         ((64, 80), (70, 80), 0, True),
         ((3, 4), (3, 5), 1, True),
+        ((9000, 3), (8000, 2), 0, True),  # along the longest axis, not the last
+        ((9000, 3), (8000, 5), 1, True),
+        ((2, 70, 5, 3), (2, 60, 5, 2), 1, True),
+        ((2, 70, 5, 3), (2, 60, 7, 3), 2, True),
     ],
 )
 def test_elements(

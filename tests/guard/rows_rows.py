@@ -156,6 +156,7 @@ ROWS = [
         "GatherElements",
         [BYTES, ids(-70, 70, 300, 99)],
     ),
+    one("GatherElements narrow", "GatherElements", [f32(90, 5), ids(-90, 90, 5000, 3)]),
     one(
         "ScatterElements add",
         "ScatterElements",

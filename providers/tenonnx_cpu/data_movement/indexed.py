@@ -37,6 +37,9 @@ MIN_INDEXED_ELEMENTS_PER_THREAD = 1 << 14
 # Elements of a row that are moved at a time, where several threads share a row.
 ROW_PIECE_ELEMENTS = 1 << 12
 
+# Elements of a row of the last axis from which on rows are worth starting; others are of another.
+MIN_ROW_ELEMENTS = 16
+
 # Elements up to which numpy picks them in a third of the time that a launch takes (12 : 4 us).
 MAX_PICKED_BY_NUMPY = 1 << 10
 
@@ -140,11 +143,14 @@ def _elements_cut(
     if way > WRITTEN and element not in o.NUMBER_CODES:
         return None
     (shape, steps), rank = places, len(places[0])
-    last = axis == rank - 1
-    width, count = shape[-1], math.prod(shape)
+    along = rank - 1
+    if way == GATHERED and shape[-1] < MIN_ROW_ELEMENTS:
+        along = max(range(rank), key=lambda own: (shape[own], own))
+    last, width, count = along == rank - 1, shape[along], math.prod(shape)
     rows = count // width
-    # Rows of one target, as of another axis, are written by one thread, so that the last one wins.
-    whole = way == GATHERED or last
+    # Rows of one target, as of another axis, are written by one thread, so that the last one wins;
+    # rows between whose elements others lie are picked together.
+    whole = last and (way == GATHERED or axis == along)
     piece = (
         width if whole and (way != GATHERED or rows > threads) else min(width, ROW_PIECE_ELEMENTS)
     )
@@ -153,11 +159,12 @@ def _elements_cut(
     grain, team = shared_out(units, count, MIN_INDEXED_ELEMENTS_PER_THREAD, threads)
     numbers = [
         *(way, element, size, wide, width, data[0][axis], data[1][axis]),
-        *(0 if last else data[1][-1], steps[-1], other[1][-1], rank - 1, rows),
+        *(0 if axis == along else data[1][along], steps[along], other[1][along], rank - 1, rows),
         *(piece, cuts, units, grain, -(-units // grain), whole),
     ]
-    for own in range(rank - 2, -1, -1):
-        numbers += [shape[own], 0 if own == axis else data[1][own], steps[own], other[1][own]]
+    for own in range(rank - 1, -1, -1):
+        if own != along:
+            numbers += [shape[own], 0 if own == axis else data[1][own], steps[own], other[1][own]]
     made = np.array(numbers, np.int64)
     made.flags.writeable = False
     return made, team
