@@ -158,9 +158,9 @@ def unique(
         return _unique_of_row(keys, bool(sorted))
     if xp is np and x.size and (x.dtype == object or (axis is not None and _are_few(x))):
         if axis is not None:
-            rows = xp.moveaxis(x, axis, 0)
+            rows = x if axis == 0 and x.ndim else xp.moveaxis(x, axis, 0)
             found = _unique_of_list([*map(tuple, rows.reshape(len(rows), -1).tolist())], sorted)
-            return xp.take(x, found[0], axis), *found
+            return x.take(found[0], axis), *found
         found = _unique_of_list(keys.tolist(), sorted)
         return keys.take(found[0]), *found
     if axis is not None:
@@ -189,8 +189,9 @@ def unique(
 
 def _are_few(x: Array) -> bool:
     """Return whether there are few numbers, none of which is NaN."""
-    is_number = x.dtype.kind in "iub" or (x.dtype.kind == "f" and not np.isnan(x).any())
-    return x.size <= MAX_LISTED_NUMBERS and is_number
+    if x.size > MAX_LISTED_NUMBERS:
+        return False
+    return x.dtype.kind in "iub" or (x.dtype.kind == "f" and np.count_nonzero(x == x) == x.size)
 
 
 def _unique_of_list(keys: list[Any], by_value: int) -> tuple[Array, ...]:
