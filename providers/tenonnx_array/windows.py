@@ -36,6 +36,11 @@ class Taps(NamedTuple):
     positions: tuple[slice, ...]
 
 
+# Elements of an axis that windows span, or that are between them or beside the data, up to which
+# compiled code plans them: files may name any, and the products of two are floats of memory.
+MAX_NEAR_ELEMENTS = 1 << 20
+
+
 class Windows(NamedTuple):
     """The places of a kernel on the spatial axes (D1, ..., Dn) of an (N, C, D1, ..., Dn) array.
 
@@ -115,6 +120,12 @@ class Windows(NamedTuple):
     def is_whole(self) -> bool:
         """Whether there is a single window, which is the data."""
         return self.kernel == self.size and math.prod(self.output) == 1 and not self.is_padded
+
+    @property
+    def is_near(self) -> bool:
+        """Whether products of its numbers with those of data in memory are 64-bit integers."""
+        spans = [(taps - 1) * step for taps, step in zip(self.kernel, self.dilations, strict=True)]
+        return max(*spans, *self.strides, *self.begins, *self.ends, 0) <= MAX_NEAR_ELEMENTS
 
     def chain(self, channels: int, group: int, most: int) -> int:
         """Return how many products to add one after the other, of ``most`` that are of use.

@@ -49,7 +49,7 @@ class Attributes:
             windows = known.at(x[2:])
         except ValueError:
             return None
-        return None if 0 in windows.output else windows
+        return windows if windows.is_near and 0 not in windows.output else None
 
     def windows(self, x: tuple[int, ...], w: tuple[int, ...]) -> Windows | None:
         """Return the windows of an image of one or two dimensions; ``None`` if shapes do not fit.

@@ -157,7 +157,7 @@ def _placed(attributes: PoolAttributes, shape: tuple[int, ...]) -> Windows | Non
         )  # fmt: skip
     except ValueError:
         return None
-    return None if 0 in windows.output else windows
+    return windows if windows.is_near and 0 not in windows.output else None
 
 
 def _planned(attributes: PoolAttributes, shape: tuple[int, ...]) -> Pooling | None:
