@@ -257,6 +257,7 @@ def compress(xp: Namespace, x: Array, condition: Array, *, axis: int | None = No
 @op(
     "ReverseSequence",
     since=10,
+    host=(1,),
     shapes=("sorted((batch_axis, time_axis)) == [0, 1]; len(x) > 1; sequence_lens: x[batch_axis]"),
 )
 def reverse_sequence(
@@ -274,8 +275,8 @@ def reverse_sequence(
             f"expected sequence_lens from 0 to {longest}, the size of axis {time_axis}, found "
             f"{sequence_lens.min()} to {sequence_lens.max()}"
         )
-    steps = xp.arange(longest)
+    steps = np.arange(longest)
     lengths = sequence_lens[:, None]
-    source = xp.where(steps < lengths, lengths - 1 - steps, steps)
-    reversed_ = batches[xp.arange(len(source))[:, None], source]
+    source = np.where(steps < lengths, lengths - 1 - steps, steps)
+    reversed_ = batches[xp.arange(len(source))[:, None], xp.asarray(source)]
     return xp.moveaxis(reversed_, (0, 1), (batch_axis, time_axis))
