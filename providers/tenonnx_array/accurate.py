@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.graph.broadcasting import broadcast_shapes
+from tenonnx.graph.shape_checks import broadcast_shapes
 from tenonnx.operators import PASSES_ON, Array, Namespace
 from tenonnx_array.legacy import elementwise
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.graph.broadcasting import broadcast_shapes
+from tenonnx.graph.shape_checks import broadcast_shapes
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_allocation
 

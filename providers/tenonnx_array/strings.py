@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.graph.broadcasting import broadcast_shapes
+from tenonnx.graph.shape_checks import broadcast_shapes
 from tenonnx.operators import Array, Namespace, OperatorTable
 from tenonnx_array.allocation import check_bytes
 from tenonnx_array.re2 import compile_fullmatch

@@ -13,7 +13,7 @@ from onnx import numpy_helper
 
 import tenonnx
 from models import model, node, value
-from tenonnx.graph.broadcasting import MAX_BROADCAST_AXES, broadcast_shapes
+from tenonnx.graph.shape_checks import MAX_BROADCAST_AXES, broadcast_shapes
 
 LEFT = np.arange(24, dtype=np.float32).reshape((1,) * 60 + (2, 3, 1, 4)) / 24
 RIGHT = np.arange(24, dtype=np.float32).reshape((1,) * 60 + (2, 1, 3, 4)) / 24

@@ -1,13 +1,18 @@
 """Checks of operands' shapes, when a model is loaded and when a step sees shapes that are new.
 
+The shape to which operands broadcast is here, too.
+
 What the sizes of inputs and weights decide is not asked again. The rest is asked by the
 step, which remembers the latest shapes: a step that is captured asks while it is traced.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx.errors import MalformedGraph
@@ -221,3 +226,24 @@ class Checked:
                     if len(self._fit) < MAX_REMEMBERED_SHAPES
                     else {key: None}
                 )
+
+
+# Axes of a shape that `np.broadcast_shapes` takes at most, of the 64 that arrays may have.
+MAX_BROADCAST_AXES = 32
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a result of arrays of these shapes, as ``np.broadcast_shapes`` does.
+
+    Raises:
+        ValueError: They do not broadcast.
+    """
+    if max(map(len, shapes), default=0) <= MAX_BROADCAST_AXES:
+        return np.broadcast_shapes(*shapes)
+    result = []
+    for sizes in itertools.zip_longest(*map(reversed, shapes), fillvalue=1):
+        size, *others = {*sizes} - {1} or {1}
+        if others:
+            raise ValueError("expected shapes that broadcast")
+        result.append(size)
+    return tuple(reversed(result))

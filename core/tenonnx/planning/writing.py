@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from tenonnx.graph.broadcasting import broadcast_shapes
+from tenonnx.graph.shape_checks import broadcast_shapes
 
 # Takes buffers and the step's inputs; returns the outputs, in buffers if it wrote there.
 Writer: TypeAlias = Callable[..., Any]

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.graph.broadcasting import broadcast_shapes
+from tenonnx.graph.shape_checks import broadcast_shapes
 from tenonnx_cpu.buffers import F32, contiguous, empty, frozen
 from tenonnx_cpu.capture.launch import Launch, done
 from tenonnx_cpu.conv.channels_last import channels_first, channels_last, is_last

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.graph.broadcasting import broadcast_shapes
+from tenonnx.graph.shape_checks import broadcast_shapes
 from tenonnx_cpu.buffers import UNREAD, empty, frozen
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.elementwise.kernels import operations as o

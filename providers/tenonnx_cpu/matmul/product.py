@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx.by_name import cacheable
-from tenonnx.graph.broadcasting import broadcast_shapes
+from tenonnx.graph.shape_checks import broadcast_shapes
 from tenonnx_cpu.activation import NO_ACTIVATION, Activation
 from tenonnx_cpu.buffers import empty, frozen, is_half, reshaped
 from tenonnx_cpu.capture.launch import Launch, done
