@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 FOLDER = Path(__file__).parent
-MEMORY = 8 << 30
+MEMORY = 6 << 30
 """Bytes of addresses that a process may have."""
 
 INTERNAL = (

@@ -174,10 +174,10 @@ CHANGES: dict[str, tuple[str, Callable[[pytest.MonkeyPatch], dict[str, Any]]]] =
 
 def another_code(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Have another source of the CPU provider."""
-    from tenonnx.plan_cache import code
+    from tenonnx.plan_cache import key
 
-    plain = code._lines
-    patch.setattr(code, "_lines", lambda *which: [*plain(*which), "one more"])
+    plain = key._lines
+    patch.setattr(key, "_lines", lambda *which: [*plain(*which), "one more"])
     return {}
 
 

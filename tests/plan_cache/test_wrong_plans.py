@@ -24,7 +24,7 @@ from plan_models import (
 )
 
 import tenonnx
-from tenonnx.plan_cache.code import state_of
+from tenonnx.plan_cache.key import state_of
 
 
 def touched(path: Path) -> None:
@@ -84,10 +84,10 @@ def installed(folder: Path, patch: pytest.MonkeyPatch, name: str) -> dict[str, A
 
 def another_code(patch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Have a plug-in's file changed before the process began."""
-    from tenonnx.plan_cache import code
+    from tenonnx.plan_cache import key
 
-    plain = code.state_of_code
-    patch.setattr(code, "state_of_code", lambda *which: plain(*which) + "changed")
+    plain = key.state_of_code
+    patch.setattr(key, "state_of_code", lambda *which: plain(*which) + "changed")
     return {}
 
 

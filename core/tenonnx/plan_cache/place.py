@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import Fail
-from tenonnx.plan_cache import NotCacheable, captures, code, files, key
+from tenonnx.plan_cache import NotCacheable, captures, files, key
 from tenonnx.plan_cache.admitted import global_of
 from tenonnx.plan_cache.key import TRUST_VARIABLE
 from tenonnx.process.later import Later
@@ -114,7 +114,7 @@ class CachePlace:
         def read() -> Any:
             from tenonnx import session_builder
 
-            if self._model is not None and code.state_of(self._model[0]) != self._model[1]:
+            if self._model is not None and key.state_of(self._model[0]) != self._model[1]:
                 raise Fail(
                     f"{self._model[0]} has changed since the session was opened; its model is "
                     "wanted now, which would be another one",
@@ -137,7 +137,7 @@ class CachePlace:
         if not shipped.is_claimed(self._source, self._options):
             return None
         path = os.path.abspath(self._source)
-        self._model = path, code.state_of(path)
+        self._model = path, key.state_of(path)
         given = self._options, self._requests, self._more, self._disabled
         return shipped.loaded(path, *given, default_registry())
 
@@ -152,7 +152,7 @@ class CachePlace:
         if os.environ.get("TENONNX_PLANS") == "0" or files.folder() is None:
             raise NotCacheable("TENONNX_PLANS or TENONNX_CACHE is 0")
         path = os.path.abspath(self._source)
-        state = code.state_of(path)
+        state = key.state_of(path)
         given = self._options, self._requests, self._more, self._disabled
         self._model = path, state
         self._path = files.path_of(digest(repr(key.facts(path, state, *given))))
@@ -174,7 +174,7 @@ class CachePlace:
 
         checks, registry = unpickling.plain(file.checks), default_registry()
         for package, distribution, state in checks["code"]:
-            if code.state_of_code(package, distribution) != state:
+            if key.state_of_code(package, distribution) != state:
                 raise NotCacheable(f"the code of {package} is another one")
         for module, name, facts in checks["providers"]:
             if repr(global_of(module, name).depends_on()) != facts:
@@ -182,7 +182,7 @@ class CachePlace:
         with noted() as states:
             mapped = {each: registry.map(each) for each in checks["files"]}
         for path, state in checks["files"].items():
-            if states[path] != state or code.state_of(path) != state:
+            if states[path] != state or key.state_of(path) != state:
                 raise NotCacheable(f"{path} has changed")
         parts = unpickling.session_parts(file, mapped, self._options, registry)
         self._found = file.mapping.identity, mapped

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tenonnx.graph import array_of
-from tenonnx.plan_cache import NotCacheable, code
+from tenonnx.plan_cache import NotCacheable, key
 from tenonnx.process import distributions
 from tenonnx.weights.digest import digest
 from tenonnx.weights.storage import PROCESS
@@ -47,10 +47,10 @@ def segment_key(provider: Provider, segment: Segment, version: str) -> str:
 
 def _code_of(package: str) -> tuple[object, ...]:
     """Return what tells the code of a plug-in's package, and its version, from others."""
-    whose = code.packages().get(package)
+    whose = key.packages().get(package)
     if whose is None:
         raise NotCacheable(f"{package} is of no plug-in that is installed")
-    return whose, distributions.version(whose), code.state_of_code(package, whose)
+    return whose, distributions.version(whose), key.state_of_code(package, whose)
 
 
 def _described(segment: Segment) -> list[object]:

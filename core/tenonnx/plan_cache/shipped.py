@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.errors import Fail
 from tenonnx.formats.compiled_file import header_of, is_compiled
-from tenonnx.plan_cache import NotCacheable, admitted, code, files, key
+from tenonnx.plan_cache import NotCacheable, admitted, files, key
 from tenonnx.plan_cache.admitted import global_of
 from tenonnx.plan_cache.unpickling import plain, session_parts
 from tenonnx.process import distributions
@@ -157,15 +157,15 @@ def facts(options: SessionOptions, disabled: Sequence[str]) -> dict[str, str]:
         NotCacheable: It depends on something that other processes do not have.
     """
     common = key.conditions(options, disabled)
-    entries, named = admitted.plugins(), sorted(code.packages().items())
-    code.states()  # refuses code that changed since it was imported
+    entries, named = admitted.plugins(), sorted(key.packages().items())
+    key.states()  # refuses code that changed since it was imported
     return {
         **common,
         "tenonnx": distributions.release(),
         "Python": f"{sys.implementation.cache_tag} {importlib.util.MAGIC_NUMBER.hex()}",
         "ml_dtypes": distributions.version("ml_dtypes") or NOT_HERE,
         **{f"the plug-in {e.name}": f"{e.distribution} {e.version}" for e in entries},
-        **{f"the code of {root}": code.digest_of_code(root, d) for root, d in named},
+        **{f"the code of {root}": key.digest_of_code(root, d) for root, d in named},
     }
 
 

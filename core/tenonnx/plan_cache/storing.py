@@ -7,7 +7,7 @@ from typing import Any
 
 from tenonnx.formats import HEADER_BYTES
 from tenonnx.interface.session_info import Session
-from tenonnx.plan_cache import NotCacheable, code, files, pickling
+from tenonnx.plan_cache import NotCacheable, files, key, pickling
 from tenonnx.plan_cache.weights import Stores
 from tenonnx.plugins.catalogue import Catalogue
 from tenonnx.plugins.choosing import plugins_of
@@ -33,14 +33,14 @@ def store(
     content = pickling.pickled(session._parts, stores, session._options, session._providers)
     states = dict(mapped) | {path: each.state for path, each in stores.files.items()}
     for path, state in states.items():
-        if code.state_of(path) != state:
+        if key.state_of(path) != state:
             raise NotCacheable(f"{path} has changed meanwhile")
     if states.get(model[0]) != model[1]:
         raise NotCacheable("the model has changed meanwhile")
     named = [(type(each), each.depends_on()) for each in session._providers]
     checks = {
         "files": states,
-        "code": code.states(),
+        "code": key.states(),
         "providers": [(c.__module__, c.__qualname__, repr(told)) for c, told in named],
     }
     try:
