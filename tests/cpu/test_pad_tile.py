@@ -12,7 +12,7 @@ from running import Watch, floats, session
 
 import tenonnx
 from models import node
-from tenonnx_cpu.data_movement.moves import SMALL, numbers_of, traced
+from tenonnx_cpu.data_movement.moves import MAX_SINGLE_ELEMENTS, numbers_of, traced
 from tenonnx_cpu.data_movement.pad_tile import MOVE
 
 X = floats(2, 3, 20, 30)
@@ -153,7 +153,7 @@ def test_runs_are_of_adjacent_elements(places: list[int]) -> None:
 
 
 def test_elements_one_by_one_are_few() -> None:
-    assert traced(numbers_of(np.zeros((2, SMALL), np.float32), 0).T) is None
+    assert traced(numbers_of(np.zeros((2, MAX_SINGLE_ELEMENTS), np.float32), 0).T) is None
 
 
 def test_one_slice_by_a_number_that_is_given() -> None:

@@ -18,8 +18,8 @@ from tenonnx_cpu.buffers import MIN_POOLED_BYTES, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.data_movement.moves import (
     ALIKE,
-    LARGE,
     MAX_RUNS,
+    MAX_TRACED_ELEMENTS,
     SOURCES,
     Moves,
     fixed,
@@ -102,7 +102,7 @@ class ConcatCall:
         """Return the moves that do it; ``None`` if the kernel does not."""
         if all(array.flags.c_contiguous for array in arrays):
             return moves_of(tuple(array.shape for array in arrays), self.axis)
-        if sum(array.size for array in arrays) > LARGE:
+        if sum(array.size for array in arrays) > MAX_TRACED_ELEMENTS:
             return None
         return traced(self.plain(*(numbers_of(array, n) for n, array in enumerate(arrays))))
 

@@ -19,14 +19,14 @@ SOURCES = 16
 FILL = SOURCES
 
 MAX_RUNS = 1 << 15
-# Elements that a run should have on average, unless the result is at most ``SMALL``.
+# Elements that a run should have on average, unless the result is at most ``MAX_SINGLE_ELEMENTS``.
 MIN_ELEMENTS_PER_RUN = 8
 
 # Elements of a run in the other order, or of one element again and again, that are worth a loop.
 MIN_OTHER_RUN_ELEMENTS = 8
 
 # Elements of a result that may be moved one by one, and up to which it is found out how.
-SMALL, LARGE = 1 << 12, 1 << 20
+MAX_SINGLE_ELEMENTS, MAX_TRACED_ELEMENTS = 1 << 12, 1 << 20
 
 # Elements of the result that one entry of runs that are alike spans at most: what other entries
 # write between them is still in the first-level cache.
@@ -60,7 +60,7 @@ def place_in(source: Any) -> Any:
 def numbers_of(array: NDArray, source: int) -> NDArray:
     """Return an array whose elements say where an array's elements lie in its memory."""
     steps = tuple(step // array.itemsize for step in array.strides)
-    number = _numbers_of if array.size <= SMALL else _numbers_of.__wrapped__
+    number = _numbers_of if array.size <= MAX_SINGLE_ELEMENTS else _numbers_of.__wrapped__
     return number(array.shape, steps, source)
 
 
@@ -77,9 +77,9 @@ def traced(numbers: NDArray) -> Moves | None:
 
     Only from adjacent elements, in either direction, and from one again and again.
     """
-    if not 0 < numbers.size <= LARGE or numbers.dtype != np.int64:
+    if not 0 < numbers.size <= MAX_TRACED_ELEMENTS or numbers.dtype != np.int64:
         return None
-    trace = _traced if numbers.size <= SMALL else _traced.__wrapped__
+    trace = _traced if numbers.size <= MAX_SINGLE_ELEMENTS else _traced.__wrapped__
     runs = trace(numbers.tobytes(), numbers.shape[-1] if numbers.ndim else 1)
     return None if runs is None else Moves(numbers.shape, runs)
 
@@ -92,7 +92,7 @@ def _traced(numbers: bytes, columns: int) -> NDArray | None:
     near = np.abs(steps) <= 1
     starts = _beginnings(near, steps[1:] == steps[:-1])
     if starts.size > MAX_RUNS or (
-        flat.size > SMALL and flat.size < MIN_ELEMENTS_PER_RUN * starts.size
+        flat.size > MAX_SINGLE_ELEMENTS and flat.size < MIN_ELEMENTS_PER_RUN * starts.size
     ):
         return None
     counts, forward = np.diff(np.append(starts, flat.size)), np.append(steps, 1)[starts] == 1

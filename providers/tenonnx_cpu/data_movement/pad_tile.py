@@ -17,7 +17,7 @@ from tenonnx_cpu.buffers import TRACED, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, is_fixed
 from tenonnx_cpu.capture.recent import MAX_KEYS
-from tenonnx_cpu.data_movement.moves import LARGE, SOURCES, Moves, numbers_of, traced
+from tenonnx_cpu.data_movement.moves import MAX_TRACED_ELEMENTS, SOURCES, Moves, numbers_of, traced
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.jit.threads.sharing import shared_out
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
@@ -141,7 +141,7 @@ class ConstantMoves:
 
     def trace(self, arrays: Sequence[NDArray]) -> Any:
         """Return the moves, or ``VIEW`` if the result is one."""
-        if arrays[0].size > LARGE:
+        if arrays[0].size > MAX_TRACED_ELEMENTS:
             return None
         numbers = numbers_of(arrays[0], 0)
         moved = self.plain(numbers, *self.parameters)
