@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from dataclasses import dataclass
 from typing import Any
@@ -45,7 +44,6 @@ def _bytes(x: NDArray) -> NDArray:
     return contiguous(x).reshape(-1).view(np.uint8)
 
 
-@functools.lru_cache(maxsize=256)
 def _cut(
     windows: Windows, images: int, results: tuple[int, ...], dtype: np.dtype[Any], threads: int
 ) -> tuple[NDArray, int] | None:
