@@ -344,7 +344,7 @@ def _arity(function: Callable[..., Any] | str) -> tuple[int, float]:
         bound += len(function.args)
         function = function.func
     if isinstance(function, str):
-        import numpy as np  # which is there when nodes are placed
+        import numpy as np
 
         named: Any = np
         for part in function.split("."):

@@ -223,7 +223,7 @@ class InferenceSession(Session):
         with interruption.limited(*limits):
             if not self._observers:
                 return plan.run_checked(arguments)
-            from tenonnx.planning.plan import CHECKING  # few sessions are watched
+            from tenonnx.planning.plan import CHECKING
 
             observers = [*self._observers, CHECKING] if limits else self._observers
             if self._profiler is None:

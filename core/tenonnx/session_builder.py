@@ -126,12 +126,12 @@ def program_of(
     placed: PlacedGraph, plugins: PluginSet, options: SessionOptions
 ) -> tuple[Program, Placement]:
     """Return what a placed graph is lowered to, with checks if the options say so."""
-    from tenonnx.planning.lower import lower  # loaded plans do without
+    from tenonnx.planning.lower import lower
 
     with described():
         program, placement = lower(placed)
         if options.check:
-            from tenonnx.planning.checking import checked  # few are
+            from tenonnx.planning.checking import checked
 
             tolerances = options.check if isinstance(options.check, Mapping) else {}
             program = checked(program, placed, host_providers(plugins), tolerances)
@@ -141,7 +141,7 @@ def program_of(
 def save_contexts(made: PlacedModel, options: SessionOptions, source: str | None) -> None:
     """Write the model with its compiled segments, if the options say so."""
     if options.entry(config.CONTEXT) == "1":
-        from tenonnx.segments import contexts  # few are
+        from tenonnx.segments import contexts
 
         interruption.enter("compiled segments were written")
         contexts.save_contexts(made.model, made.placed, options, source)
@@ -188,7 +188,7 @@ def take_embedded_options(model: ir.Model, options: SessionOptions) -> None:
     text = model.metadata_props.get(EMBEDDED_OPTIONS_KEY)
     if text is None:
         return
-    import json  # few models say so
+    import json
 
     try:
         for name, value in json.loads(text).get("session_options", {}).items():
@@ -234,7 +234,7 @@ def transform(
 def _infer_open_types(model: ir.Model) -> None:
     made = (value for node in graphs.nodes(model.graph) for value in node.outputs)
     if any(value.type is None or value.shape is None for value in made):
-        from tenonnx.graph.inference import infer_types  # most sessions do without
+        from tenonnx.graph.inference import infer_types
 
         infer_types(model)
 
@@ -249,7 +249,7 @@ def save_optimized(model: ir.Model, options: SessionOptions, formats: Mapping[st
     """
     if not options.optimized_model_filepath:
         return
-    from tenonnx.formats.convert import Layout, save_onnx  # sessions seldom write models
+    from tenonnx.formats.convert import Layout, save_onnx
 
     interruption.enter("the optimized model was written")
 

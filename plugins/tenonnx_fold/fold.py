@@ -145,7 +145,7 @@ def _refuse_growth(node: ir.Node, inputs: list[np.ndarray[Any, Any] | None], lim
     sizes = [array.size for array in inputs if array is not None]
     if math.prod(max(1, size) for size in sizes) <= MAX_WASTED_BYTES // MAX_ELEMENT_BYTES:
         return
-    from tenonnx_fold.growth import predicted_bytes  # for large weights only
+    from tenonnx_fold.growth import predicted_bytes
 
     if (nbytes := predicted_bytes(node, inputs)) > max(limit, MAX_WASTED_BYTES):
         raise Grows(nbytes)

@@ -65,7 +65,7 @@ def _follow(node: ir.Node, work: Rewriting, types: tuple[str, ...]) -> ir.Node |
     if operand(node, 2) is not None and bias is None:
         work.miss(name, after, "the bias is no constant")
         return None
-    from tenonnx.graph.affine import affine_of, channels_of  # most models have folded theirs
+    from tenonnx.graph.affine import affine_of, channels_of
 
     channels = channels_of(node, weight.shape)
     affine = affine_of(after, node.outputs[0], channels, len(weight.shape))

@@ -150,7 +150,7 @@ class Rewriting:
 
     def miss(self, name: str, node: ir.Node, why: str) -> None:
         """Remember what nearly matched."""
-        from tenonnx.graph.near_misses import NearMisses  # most models have none
+        from tenonnx.graph.near_misses import NearMisses
 
         self._misses = self._misses or NearMisses()
         self._misses.add(name, node, why)

@@ -78,7 +78,7 @@ def register_commands(register: RegisterCommands) -> None:
 
 
 def _application() -> typer.Typer:
-    from tenonnx.cli import subcommands  # every program that runs models imports this plug-in
+    from tenonnx.cli import subcommands
 
     return subcommands(quantize="tenonnx_quant.command")()
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 def __getattr__(name: str) -> Any:
     if name != "TABLE":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from tenonnx.operators import OperatorTable  # a plan that was kept needs none
+    from tenonnx.operators import OperatorTable
     from tenonnx_array.listing import LISTING
 
     made = OperatorTable.listed(__name__, LISTING)

@@ -232,7 +232,7 @@ def qlinear_matmul(
         y = matmul_integer(xp, a, b, a_zero_point, b_zero_point).astype(xp.float32)
     scales = (by_row(a_scale), b_scale, y_scale)
     a_scale, b_scale, y_scale = (scale.astype(xp.float32) for scale in scales)
-    from tenonnx_array.quant import round_to  # no other product needs what that imports
+    from tenonnx_array.quant import round_to
 
     return round_to(xp, y * (a_scale * b_scale / y_scale), y_zero_point, y_zero_point.dtype)
 

@@ -213,7 +213,7 @@ def max_unpool(
     try:
         y.reshape(-1)[I.reshape(-1)] = X.reshape(-1)
     except IndexError:
-        from tenonnx_array.index import refuse_outside  # of a MaxUnpool
+        from tenonnx_array.index import refuse_outside
 
         refuse_outside(I, y.size, 0)
         raise

@@ -50,7 +50,7 @@ def top_k(xp: Namespace, x: Array, k: int, axis: int, largest: int) -> tuple[Arr
         raise ValueError(
             f"expected k from 0 to {x.shape[axis]}, the size of axis {axis}, found {k}"
         )
-    from tenonnx_array.dtypes import accumulator  # an ArgMax needs no types
+    from tenonnx_array.dtypes import accumulator
 
     x = xp.moveaxis(x, axis, -1)
     keys = x.astype(accumulator(x.dtype), copy=False)

@@ -95,7 +95,7 @@ def drop_idle() -> None:
     before = _pool.bytes
     _pool.drop_idle()
     if before - _pool.bytes >= MUCH:
-        from tenonnx.process.memory import trim  # few processes have as much
+        from tenonnx.process.memory import trim
 
         trim()
 

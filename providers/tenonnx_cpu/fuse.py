@@ -128,7 +128,7 @@ class Fallback:
 
     @functools.cached_property
     def _compound(self) -> Compound:
-        from tenonnx.planning.compound import Compound  # seldom
+        from tenonnx.planning.compound import Compound
 
         steps, inputs, output = self._made_of
         given = [(value, HOST) for value in inputs if value is not None]

@@ -124,7 +124,7 @@ class CPUExecutionProvider(ArrayProvider):
 
     def _narrows(self, node: ir.Node) -> bool:
         """Return whether a node may round its factors: if the session wants it, or the model."""
-        from tenonnx.graph import FACTORS_KEY  # for who compiles
+        from tenonnx.graph import FACTORS_KEY
 
         if self.narrows:
             return self.packs
@@ -138,7 +138,7 @@ class CPUExecutionProvider(ArrayProvider):
     @functools.cached_property
     def _turns(self) -> Turns:
         """The runs in which its sessions' steps are captured."""
-        from tenonnx_cpu.capture.recent import Turns  # for who compiles
+        from tenonnx_cpu.capture.recent import Turns
 
         return Turns()
 
@@ -226,7 +226,7 @@ class CPUExecutionProvider(ArrayProvider):
             elif node not in scope.taken:
                 steps.append(self._special_step(node) if node in free else self._step(node))
         if asked:
-            from tenonnx_cpu.shapes import shape_cache  # for models that ask for shapes
+            from tenonnx_cpu.shapes import shape_cache
 
             steps = shape_cache(asked, steps, self._step)
         turns = self._turns
@@ -325,7 +325,7 @@ class CPUExecutionProvider(ArrayProvider):
 
 def multiplies_bfloat16() -> bool:
     """Return whether there are kernels that multiply bfloat16."""
-    from tenonnx_cpu.jit.code.cpu import cpu  # few sessions ask
+    from tenonnx_cpu.jit.code.cpu import cpu
 
     return has_kernels() and cpu().bf16
 

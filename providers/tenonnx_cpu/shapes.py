@@ -62,7 +62,7 @@ def _step(
     wanted: Sequence[ir.Value],
     plain: Callable[[ir.Node], Step],
 ) -> Step:
-    from tenonnx.planning.compound import Compound  # for models that compute with shapes
+    from tenonnx.planning.compound import Compound
 
     given = [(value, HOST) for value in value_infos(asked)]
     compute = Compound([plain(node) for node in nodes], given, value_infos(wanted))

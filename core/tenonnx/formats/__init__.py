@@ -68,7 +68,7 @@ def load_model(
             if supplied:
                 raise NotSupported(f"initializers cannot be supplied for a {candidate.name} model")
             return _load(candidate, source, registry)
-    from tenonnx.formats.load import load  # a session whose plan was kept reads no model
+    from tenonnx.formats.load import load
 
     return load(source, registry, allowed_roots=allowed_roots, supplied=supplied)
 

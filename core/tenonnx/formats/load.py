@@ -130,7 +130,7 @@ def _load_buffer(
 def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: str) -> ir.Model:
     where = None
     if buffer[: len(COMPILED)] == COMPILED:
-        from tenonnx.formats.compiled_file import LOCATION, header_of  # few models are
+        from tenonnx.formats.compiled_file import LOCATION, header_of
 
         where = header_of(buffer, name).model
         log.info("%s has a plan, which is used only if the caller says that it is trusted", name)
@@ -149,7 +149,7 @@ def _read_buffer(buffer: memoryview, storage: Any, reader: TensorReader, name: s
     reader.inline[skeleton.location] = storage
     model = _read(proto, reader)
     if skeleton.lists:
-        from tenonnx.formats.list_attributes import put_back  # few models have any
+        from tenonnx.formats.list_attributes import put_back
 
         put_back(model, skeleton.lists)
     return model
@@ -167,7 +167,7 @@ def _read(proto: onnx.ModelProto, reader: TensorReader) -> ir.Model:
     except TenonnxError:
         raise
     except Exception as error:  # what onnx_ir raises depends on what is malformed
-        from tenonnx.process.exceptions import message_of  # for mistakes only
+        from tenonnx.process.exceptions import message_of
 
         why = message_of(_root_cause(error)) or "a field of it says what it cannot mean"
         raise MalformedGraph(f"the model is not well-formed: {why}") from error
@@ -273,7 +273,7 @@ def _not_a_model(
     kind: type[InvalidProtobuf] = InvalidProtobuf,
 ) -> InvalidProtobuf:
     kind = kind if buffer.nbytes else WithoutGraph
-    from tenonnx.formats.sniff import looks_like  # few sessions need it
+    from tenonnx.formats.sniff import looks_like
 
     if like := looks_like(buffer):
         return kind(f"{name} is not an ONNX model but {like.what}", hint=like.mend)

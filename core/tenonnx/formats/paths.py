@@ -117,7 +117,7 @@ def _close_matches(path: str) -> str | None:
         names = [entry.name for entry in folder.iterdir() if not entry.name.startswith(".")]
     except OSError:
         return None
-    import difflib  # for mistakes only
+    import difflib
 
     matches = difflib.get_close_matches(Path(path).name, names)
     return f"The folder has {', '.join(matches)}." if matches else None

@@ -131,7 +131,7 @@ class TensorReader:
         except (NoSuchFile, InvalidGraph):
             raise
         except (ValueError, TypeError, AssertionError, OverflowError) as error:
-            from tenonnx.process.exceptions import message_of  # for mistakes only
+            from tenonnx.process.exceptions import message_of
 
             why = message_of(error) or "its fields contradict each other"
             raise InvalidGraph(f"tensor {name!r} is not well-formed: {why}") from error

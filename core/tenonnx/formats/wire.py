@@ -166,7 +166,7 @@ class _Scan:
 
     def long_list(self, start: int, stop: int) -> Pieces | None:
         """Return what replaces an attribute that is a long list; ``None`` if it stays."""
-        from tenonnx.formats.long_lists import read  # few models have any
+        from tenonnx.formats.long_lists import read
 
         found = read(self.buffer[start:stop])
         if found is None:

@@ -39,7 +39,7 @@ def inline_functions(model: ir.Model, limit: int | None = None) -> None:
     """
     if not model.functions:
         return
-    from tenonnx.graph.function_graphs import write_out_graphs  # few models have functions
+    from tenonnx.graph.function_graphs import write_out_graphs
     from tenonnx.graph.inlining import Inliner
 
     graphs.resolve_versions(model)
@@ -134,7 +134,7 @@ def expand_unsupported(model: ir.Model, is_supported: Callable[[ir.Node], bool])
         if not (wanted := unsupported(model, is_supported)):
             break
         if any(map(_lacks_types, wanted)):
-            from onnx_ir.passes.common import ShapeInferencePass  # as few need
+            from onnx_ir.passes.common import ShapeInferencePass
 
             # Types that cannot be inferred stay unknown; in strict mode they would be an error for
             # all nodes.
@@ -165,7 +165,7 @@ def _attach_body(model: ir.Model, node: ir.Node, index: int) -> bool:
     body = schema_body(node) or _contextual_body(node)
     if body is None:
         return False
-    from tenonnx.graph.protos import read_quietly  # few operators are written out
+    from tenonnx.graph.protos import read_quietly
 
     # An optional output that the node does not name may have no producer in the body.
     del body.output[len(node.outputs) :]

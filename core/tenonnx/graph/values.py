@@ -138,7 +138,7 @@ class NodeInfo:
     @property
     def label(self) -> str:
         """Its name for people: ``Conv 'stem' (ai.onnx, opset 17)``."""
-        from tenonnx.graph import labeled  # for messages
+        from tenonnx.graph import labeled
 
         name = self.name or (self.outputs[0].name if self.outputs else "")
         return labeled(self.op_type, name, self.domain, self.version, self.origin)

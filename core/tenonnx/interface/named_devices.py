@@ -47,7 +47,7 @@ def require_type(name: str) -> None:
     """Raise InvalidArgument if a name is neither a type of devices nor a plug-in's device."""
     if name in DEVICE_TYPES:
         return
-    from tenonnx.plugins.manager import default_plugins  # for those who have such devices
+    from tenonnx.plugins.manager import default_plugins
 
     names = dict.fromkeys(DEVICE_TYPES)
     for provider in default_plugins().providers.values():

@@ -35,7 +35,7 @@ class RunFuture(Future[list[Any]]):
         return True
 
     def __await__(self) -> Generator[Any, None, list[Any]]:
-        import asyncio  # whoever awaits has it; others need not wait for it
+        import asyncio
 
         return asyncio.wrap_future(self).__await__()
 

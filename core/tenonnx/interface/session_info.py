@@ -127,7 +127,7 @@ class Session:
         pairs = list(zip(self._signature.outputs, typed, strict=True))
         if all(typed):
             return [arg for arg, _ in pairs]
-        from tenonnx.interface.inferred import Inferred  # for models that leave something open
+        from tenonnx.interface.inferred import Inferred
 
         return [arg if said else Inferred(arg, lambda: self._inferred) for arg, said in pairs]
 
@@ -141,7 +141,7 @@ class Session:
         They are inferred of the model as it was, for transforms leave operators that ONNX has not;
         of the model as it runs, if the other is not there any more.
         """
-        from tenonnx import session_builder  # most sessions do without
+        from tenonnx import session_builder
         from tenonnx.graph.inference import infer_types
 
         plugins = session_builder.surroundings(self._options)[0]
@@ -170,7 +170,7 @@ class Session:
 
     def get_provider_options(self) -> dict[str, dict[str, str]]:
         """Return the options of the providers in use, as strings."""
-        import dataclasses  # few ask
+        import dataclasses
 
         return {
             provider.name: {
@@ -311,7 +311,7 @@ class Session:
     @property
     def model(self) -> Any:
         """The ``onnx_ir.Model`` as it runs, after transforms; not to be changed."""
-        from tenonnx.session_builder import keep_weights  # few programs ask
+        from tenonnx.session_builder import keep_weights
 
         keep_weights(model := self._model.open())
         return model

@@ -36,7 +36,7 @@ class NodeArg:
 
 def describe(value: ir.Value) -> NodeArg:
     """Return a graph input or output as a :class:`NodeArg`."""
-    from tenonnx.graph.type_names import (  # a cached plan has the names
+    from tenonnx.graph.type_names import (
         TYPE,
         proto_type_name,
         type_name,
@@ -182,7 +182,7 @@ class InputCheck:
         try:
             return np.asarray(given, dtype)
         except (TypeError, ValueError, OverflowError) as error:
-            from tenonnx.process.exceptions import message_of  # for mistakes only
+            from tenonnx.process.exceptions import message_of
 
             why = message_of(error) or "its elements do not fit"
             raise self._wrong(f"{what} that is no such array ({why})") from error

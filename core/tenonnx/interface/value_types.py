@@ -43,7 +43,7 @@ def is_sparse(value: Any) -> TypeGuard[SparseTensor]:
     """Return whether a value is a sparse tensor."""
     if isinstance(value, np.ndarray):
         return False
-    from tenonnx.interface.sparse_tensor import SparseTensor  # few values are sparse
+    from tenonnx.interface.sparse_tensor import SparseTensor
 
     return isinstance(value, SparseTensor)
 

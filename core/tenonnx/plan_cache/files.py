@@ -122,6 +122,6 @@ def files(patterns: Sequence[str] = PLANS[:1]) -> list[Path]:
     found = folder()
     if found is None or not is_trusted(found):
         return []
-    from pathlib import Path  # few processes list them
+    from pathlib import Path
 
     return [path for each in patterns for path in Path(found).glob(each)]

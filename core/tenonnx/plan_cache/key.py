@@ -244,7 +244,7 @@ def _lines(package: str, distribution: str) -> Iterator[str]:
         tops = f"{package}/", f"{package}.py,"
         yield from (x for x in _lines_of(record) if x.startswith(tops) and ".py," in x)
         return
-    import base64  # for checkouts alone
+    import base64
     from hashlib import sha256
 
     place = _folder_of(package)

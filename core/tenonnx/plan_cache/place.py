@@ -132,7 +132,7 @@ class CachePlace:
         claimed = self._options.trust_compiled_plan or TRUST_VARIABLE in os.environ
         if os.environ.get("TENONNX_PLANS") == "0" or not claimed:
             return None
-        from tenonnx.plan_cache import shipped  # for those who say so
+        from tenonnx.plan_cache import shipped
 
         if not shipped.is_claimed(self._source, self._options):
             return None
@@ -170,7 +170,7 @@ class CachePlace:
             return None
 
     def _loaded(self, file: files.File) -> SessionParts:
-        from tenonnx.plan_cache import unpickling  # for those who find a plan
+        from tenonnx.plan_cache import unpickling
 
         checks, registry = unpickling.plain(file.checks), default_registry()
         for package, distribution, state in checks["code"]:

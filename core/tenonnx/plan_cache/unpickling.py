@@ -145,7 +145,7 @@ def session_parts(
 
 
 def _operators(provider: Provider, options: SessionOptions) -> OperatorTable:
-    from tenonnx.plugins.choosing import operators_for  # few runs ask, and plug-ins are imported
+    from tenonnx.plugins.choosing import operators_for
 
     return operators_for(type(provider), options)
 

@@ -55,7 +55,7 @@ def direct_outputs(program: Program, targets: Sequence[Device] = ()) -> tuple[Di
         program: The steps.
         targets: Where each output is to be; on the host if empty.
     """
-    from tenonnx.planning.writing import writer  # for those who give buffers
+    from tenonnx.planning.writing import writer
 
     wanted = set(program.outputs)
     makers = {

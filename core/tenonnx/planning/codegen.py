@@ -219,7 +219,7 @@ class Generator:
         if not self._buffers.keys().isdisjoint(step.outputs):
             buffers = [self._buffers.get(value, "None") for value in step.outputs]
             target = f"({', '.join(buffers)},)" if step.multiple else buffers[0]
-            from tenonnx.planning.writing import writer  # for those who bind some
+            from tenonnx.planning.writing import writer
 
             write = writer(step.call, multiple=step.multiple)
             call = f"{self.bind('k', write)}({target}, {arguments})"

@@ -71,7 +71,7 @@ class Compound:
         except Exception as error:
             for code, line in lines(error):
                 if code.co_filename == self._filename and "step" not in vars(error):
-                    from tenonnx.planning.node_errors import note_arguments  # for mistakes only
+                    from tenonnx.planning.node_errors import note_arguments
 
                     vars(error)["step"] = program.origin.get(line)
                     note_arguments(error, self._filename, program.source)

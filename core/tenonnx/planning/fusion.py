@@ -126,7 +126,7 @@ class Scope:
             anchor: Where it begins.
             about: The anchor's data for its parts.
         """
-        from tenonnx.planning.anchors import follow  # for models that have anchors
+        from tenonnx.planning.anchors import follow
 
         return follow(anchor, self, *self.takes, about=about)
 

@@ -121,7 +121,7 @@ def compile_segment(provider: Provider, segment: Segment) -> Sequence[Step]:
         # Most providers trust a node to be as its schema says: its fault is the cause, not theirs.
         if wrong := next(filter(None, map(misfit, nodes)), None):
             raise InvalidGraph(wrong) from error
-        from tenonnx.planning.node_errors import describe_failure  # for mistakes only
+        from tenonnx.planning.node_errors import describe_failure
 
         kind = NodeRefused if isinstance(error, (ValueError, TypeError)) else EPFail
         said = describe_failure(nodes, error)

@@ -251,7 +251,7 @@ def _claims(provider: Provider, able: Sequence[ir.Node]) -> list[Sequence[ir.Nod
         if found is not None:
             groups = [list(group) for group in found]
     except Exception as error:  # a stranger's code may raise anything
-        from tenonnx.planning.node_errors import place_in_plugin  # for mistakes only
+        from tenonnx.planning.node_errors import place_in_plugin
 
         place = f" ({found_at})" if (found_at := place_in_plugin(error)) else ""
         said = f"{type(error).__name__}: {error}{place}"
@@ -271,7 +271,7 @@ def _verdict(provider: Provider, node: ir.Node) -> Literal[True] | str:
     try:
         return provider.supports(node) or "it says no reason"  # False, None and "" decline, too
     except Exception as error:  # a stranger's code may raise anything
-        from tenonnx.planning.node_errors import describe_failure  # for mistakes only
+        from tenonnx.planning.node_errors import describe_failure
 
         said = describe_failure([node_info(node)], error)
         raise EPFail(f"{provider.name} failed when asked whether it supports {said}") from error
@@ -345,7 +345,7 @@ def _remedy(
     unknown = [name for name in operators if not onnx.defs.has(name)]
     if unknown:
         known = (schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain)
-        import difflib  # for mistakes only
+        import difflib
 
         close = difflib.get_close_matches(unknown[0], known, n=1)
         guess = f"did you mean {close[0]}?" if close else "does the node lack its domain?"

@@ -72,7 +72,7 @@ class Plan:
         self.program, self._placement = program, placement
         self._quietly: Callable[..., Any] = quietly
         if threads is not None:
-            from tenonnx.planning.blas import bounded  # for those who say so
+            from tenonnx.planning.blas import bounded
 
             self._quietly = bounded(threads)
         self._filename = f"<tenonnx plan {next(_numbers)}>"
@@ -81,7 +81,7 @@ class Plan:
     @classmethod
     def of(cls, placed: PlacedGraph, threads: int | None = None) -> Plan:
         """Return the plan of a placed graph, compiled."""
-        from tenonnx.planning.lower import lower  # not for programs that are loaded
+        from tenonnx.planning.lower import lower
 
         program, placement = lower(placed)
         return cls(program, Later(placement), threads)
@@ -115,7 +115,7 @@ class Plan:
 
     def narrowed(self, positions: Sequence[int]) -> Plan:
         """Return a plan of the same steps that computes some of the outputs, and no more."""
-        import copy  # few are narrowed
+        import copy
 
         plan = copy.copy(self)
         outputs = [self.program.outputs[position] for position in positions]
@@ -244,7 +244,7 @@ class Plan:
     def _for_devices(
         self, sources: Sequence[Device], targets: Sequence[Device], *, bound: bool
     ) -> RunOnDevices:
-        from tenonnx.planning.device_arrays import exposes_arrays  # for those who have devices
+        from tenonnx.planning.device_arrays import exposes_arrays
         from tenonnx.planning.on_devices import RunOnDevices
 
         there = [device if exposes_arrays(device) else None for device in targets]
@@ -284,7 +284,7 @@ class Plan:
         if culprit is None:
             return error
         from tenonnx.graph.validation import misfit
-        from tenonnx.planning.node_errors import (  # for mistakes only
+        from tenonnx.planning.node_errors import (
             describe_failure,
             misgiven,
             note_arguments,

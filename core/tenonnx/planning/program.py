@@ -117,7 +117,7 @@ class Program:
     @functools.cached_property
     def direct(self) -> tuple[DirectOutput, ...]:
         """The outputs that steps can write into buffers of the host."""
-        from tenonnx.planning.bound import direct_outputs  # for those who bind some
+        from tenonnx.planning.bound import direct_outputs
 
         return direct_outputs(self)
 

@@ -53,7 +53,7 @@ def message_of(error: BaseException) -> str | None:
 
 def raised_in(error: BaseException) -> str | None:
     """Return the module of the ``raise`` that an exception comes from; ``None`` without one."""
-    from opcode import opmap  # for mistakes only
+    from opcode import opmap
 
     place = error.__traceback__
     if place is None:

@@ -103,7 +103,7 @@ def finish(work: Callable[..., object], *arguments: object) -> None:
     try:
         work(*arguments)
     except KeyboardInterrupt:
-        import signal  # for interrupts alone
+        import signal
 
         threading.Timer(AGAIN_SECONDS, signal.raise_signal, [signal.SIGINT]).start()
         work(*arguments)
@@ -121,7 +121,7 @@ def raised_by_handler(error: BaseException) -> bool:
     """Return whether a signal's handler raised an exception: no fault of the code it came into."""
     if threading.current_thread() is not threading.main_thread():
         return False
-    import signal  # for errors alone
+    import signal
 
     handlers = {_code_of(signal.getsignal(number)) for number in signal.valid_signals()} - {None}
     return any(code in handlers for code, _ in lines(error))

@@ -152,7 +152,7 @@ class SegmentProvider(Provider):
             encoded = segment.nodes[0].attributes["ep_cache_context"].as_string()
             content = base64.b64decode(encoded)
             return registry.kept(f"{VERSION}:{digest(content)}", lambda: content)
-        from tenonnx.plan_cache.segment_key import segment_key  # not for models of contexts
+        from tenonnx.plan_cache.segment_key import segment_key
 
         return registry.kept(segment_key(self, segment, VERSION), lambda: self.build(segment))
 

@@ -112,7 +112,7 @@ class Room:
 
     def files(self) -> Iterator[Path]:
         """Yield the files that there are."""
-        from pathlib import Path  # few processes look
+        from pathlib import Path
 
         for pattern in self._patterns:
             inside, _, name = pattern.rpartition("/")
@@ -133,7 +133,7 @@ class Room:
 
     def _look(self, nbytes: int) -> list[Path] | None:
         """Look how much there is; return what was deleted, ``None`` if there is no room."""
-        from pathlib import Path  # few processes look
+        from pathlib import Path
 
         # By time of use, which is the first field: the files unused for longest go first.
         files = sorted(kept(self.files()))

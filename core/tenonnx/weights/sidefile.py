@@ -157,7 +157,7 @@ class SideFiles:
         """
         if self.folder is None:
             return None
-        from pathlib import Path  # few processes write
+        from pathlib import Path
 
         from tenonnx.weights import draft
 
@@ -205,7 +205,7 @@ class SideFiles:
         """Return the side files that there are."""
         if self.folder is None or not is_trusted(self.folder):
             return []
-        from pathlib import Path  # few processes list them
+        from pathlib import Path
 
         return list(Path(self.folder).glob(WEIGHTS))
 

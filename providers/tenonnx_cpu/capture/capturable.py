@@ -241,7 +241,7 @@ class Cell(list[Any]):
         Raises:
             NotCacheable: It means nothing to another process.
         """
-        from tenonnx_cpu.capture.stored_run import stored  # after the first run of a model
+        from tenonnx_cpu.capture.stored_run import stored
 
         captures = zip(self[2::2], self[3::2], strict=True)
         return [stored(words, things, names) for words, things in captures]

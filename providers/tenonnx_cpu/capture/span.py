@@ -280,7 +280,7 @@ class Tracer:
         self, before: Sequence[Any], inputs: tuple[Any, ...], differ: Collection[int]
     ) -> Collection[int]:
         """Capture a run of any length; return the steps that forbid it."""
-        from tenonnx_cpu.capture.dynamic_length import Evaluator  # for what grows
+        from tenonnx_cpu.capture.dynamic_length import Evaluator
         from tenonnx_cpu.capture.growth import Varies, growth_of
 
         growth = growth_of(before, self._forms)
@@ -345,7 +345,7 @@ def alone(step: Step, turns: Turns) -> Step:
 def captured(steps: Sequence[Step], escaping: Collection[ValueInfo], turns: Turns) -> list[Step]:
     """Return steps as fewer, of which those that can be captured together are one."""
     if any(hasattr(step.call, "in_place") for step in steps):
-        from tenonnx_cpu.capture.kv_cache_span import joined  # for models with caches
+        from tenonnx_cpu.capture.kv_cache_span import joined
 
         steps = joined(steps, escaping, turns)
     return captured_without_caches(steps, escaping, turns)

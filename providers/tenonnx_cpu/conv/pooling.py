@@ -195,7 +195,7 @@ class Pooling:
 def _pooling(axes: int) -> Callable[..., Pooling]:
     """Return what cuts work for windows of so many axes."""
     if axes == 3:
-        from tenonnx_cpu.conv.pooling_volumes import pool_volumes  # seldom
+        from tenonnx_cpu.conv.pooling_volumes import pool_volumes
 
         return pool_volumes
     return pool_images

@@ -61,7 +61,7 @@ def tiled(weight: Weight, size: int) -> NDArray:
 
 def transformed(w: NDArray, size: int) -> NDArray:
     """Return weights ``(K, C, 3, 3)`` as ``(panels, places, C, PANEL)``, for tiles of a size."""
-    from tenonnx.planning.blas import leaving  # with the first weights that no file has
+    from tenonnx.planning.blas import leaving
 
     rows, channels = w.shape[:2]
     side = matrices(size).weights

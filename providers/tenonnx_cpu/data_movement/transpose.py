@@ -177,7 +177,7 @@ def _is_copied(value: ir.Value, lain: NDArray | None) -> bool:
 
 def _convolves(node: ir.Node, place: int, lain: NDArray | None) -> bool:
     """Return whether a convolution reads an image as it lies: with its channels last."""
-    from tenonnx_cpu.conv.channels_last import is_last  # no model without Conv needs them
+    from tenonnx_cpu.conv.channels_last import is_last
     from tenonnx_cpu.conv.layout_assignment import reads_last
 
     return lain is not None and is_last(lain) and reads_last(node, place)

@@ -139,7 +139,7 @@ def specialize_others(site: Site, plain: Call) -> Call | None:
     dtype = site.dtype(0)
     if dtype is None or dtype == F32:  # None is float64 to numpy
         return None
-    from tenonnx_cpu.elementwise.operators import typed  # few models have any
+    from tenonnx_cpu.elementwise.operators import typed
 
     return typed(site, plain)
 

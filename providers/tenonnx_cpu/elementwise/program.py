@@ -252,7 +252,7 @@ def _dtype_of(element: int) -> np.dtype[Any]:
     """Return the dtype of float32, or of 16-bit floats."""
     if element in DTYPES:
         return DTYPES[element]
-    import ml_dtypes  # for few models
+    import ml_dtypes
 
     made: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
     return made

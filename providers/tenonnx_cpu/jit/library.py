@@ -77,7 +77,7 @@ def kernels_folder() -> str:
 
 def cached_path(kind: Target, package: Package = OWN) -> str:
     """Return where the library for a target CPU is, once it is built from the sources at hand."""
-    from tenonnx_cpu.jit.aot.sources import digest_of_all  # nobody asks where one is installed
+    from tenonnx_cpu.jit.aot.sources import digest_of_all
 
     name = f"{kind.kind}-{digest_of_all(package)[:16]}{SUFFIX}"
     name = name if package == OWN else f"{package.name}-{name}"
@@ -189,7 +189,7 @@ def fingerprint() -> str:
 
 def cached_files() -> Iterator[Path]:
     """Yield the files that are kept: libraries, and objects to link others from."""
-    from pathlib import Path  # few processes list them
+    from pathlib import Path
 
     if is_trusted(kernels_folder()):
         # This passes over folders that another process, which links, deletes meanwhile.

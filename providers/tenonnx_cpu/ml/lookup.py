@@ -45,7 +45,7 @@ def specialize_lookup(site: Site, plain: Call) -> Call | None:
     if not isinstance(rows, Lookup):
         return None
     if rows.joins:
-        from tenonnx_cpu.ml.columns import WordsCall  # few models have words
+        from tenonnx_cpu.ml.columns import WordsCall
 
         return WordsCall(rows, site.threads, plain)
     if (finder := finder_of(rows.keys, rows.table, truncates)) is None:

@@ -68,7 +68,7 @@ def _before(node: ir.Node, operator: str, scope: Scope) -> ir.Node | None:
 
 def _letters(tokenizer: Site, normalizer: Site | None) -> NDArray | None:
     """Return what becomes of each character of ASCII; ``None`` if tokens are cut otherwise."""
-    from tenonnx_array.re2 import compile_fullmatch  # not where a plan was kept
+    from tenonnx_array.re2 import compile_fullmatch
 
     found = CLASS_RUNS.fullmatch(tokenizer.attribute("tokenexp", ""))
     if not found or tokenizer.attribute("separators", ()) or tokenizer.attribute("mark", 0):

@@ -51,7 +51,7 @@ class Generator:
 
             return super().__new__(DraftedGenerator)
         if cls is Generator and max(options["num_beams"], options["num_return_sequences"]) > 1:
-            from tenonnx_generate.beam_generator import BeamGenerator  # few texts have beams
+            from tenonnx_generate.beam_generator import BeamGenerator
 
             return super().__new__(BeamGenerator)
         return super().__new__(cls)

@@ -171,7 +171,7 @@ class GeneratorParams:
             Refused: It has other tokens.
         """
         if model is not None:
-            from tenonnx_generate.vocabularies import check_vocabulary  # few texts are drafted
+            from tenonnx_generate.vocabularies import check_vocabulary
 
             check_vocabulary(self._model, model)
         self._draft, self._drafts_as_configured = model, False

@@ -21,7 +21,7 @@ IDS: dict[str, np.dtype[Any]] = {
 def float_type(name: str) -> np.dtype[Any]:
     """Return one of them as numpy's."""
     if not FLOAT_NAMES[name]:
-        import ml_dtypes  # numpy has no such type
+        import ml_dtypes
 
         wide: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
         return wide

@@ -159,7 +159,7 @@ class Writer(Figures):
         return self._after(self._tokenizer.encode(prompt), most)
 
     def _adapt(self, model: Model, adapter: str) -> None:
-        from tenonnx_generate.adapters import Adapters  # few texts have one
+        from tenonnx_generate.adapters import Adapters
 
         name, _, file = adapter.rpartition("=")
         if Path(adapter).is_file():  # whose name may have one, too

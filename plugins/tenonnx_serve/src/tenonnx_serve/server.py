@@ -73,7 +73,7 @@ class Server:
         settings = self.core.settings
         if settings.grpc_port is None:
             return
-        from tenonnx_serve import grpc_interceptor, grpc_service  # only servers with gRPC need them
+        from tenonnx_serve import grpc_interceptor, grpc_service
 
         address = sockets.address(settings.host, settings.grpc_port)
         interceptor = grpc_interceptor.GrpcInterceptor(self._gate, self._tracing)

@@ -176,7 +176,7 @@ class ServerService:
 
     async def _metrics(self, _: Call) -> Answer:
         """Answer with metrics of all workers."""
-        from tenonnx_serve.metrics import CONTENT_TYPE, exposition  # most workers never need them
+        from tenonnx_serve.metrics import CONTENT_TYPE, exposition
 
         collected = await self._control.collect()
         return Answer(exposition(collected), [(b"content-type", CONTENT_TYPE)])

@@ -246,7 +246,7 @@ def architecture() -> str:
     """Return what the system calls the processor's instructions."""
     if sys.platform != "win32":
         return os.uname().machine
-    import platform  # takes longer to import than all else that is asked of the processor
+    import platform
 
     return platform.machine()
 
