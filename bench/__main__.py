@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 from bench import report
-from bench.compare import Comparison, Row, without_kernels
-from bench.kernels import build_missing_kernels
+from bench.compare import Comparison, Row
+from bench.kernels import build_missing_kernels, without_kernels
 from bench.machine import machine
 from bench.options import parser
 from bench.page.figures import of_processes
@@ -21,11 +21,6 @@ from bench.scenarios import FULL, ON_REQUEST, QUICK, SCENARIOS
 from bench.suites import SUITES, run_suite
 
 NAMES = sorted({*SCENARIOS, *SUITES})
-
-WITHOUT_KERNELS = (
-    "WITHOUT KERNELS: numpy computes (TENONNX_JIT=0, the default of --quick). "
-    "TENONNX_JIT=1 measures kernels."
-)
 
 # Benchmarks with options of their own: the module of each, and what it measures.
 OTHERS = {
@@ -89,7 +84,9 @@ def main(arguments: list[str] | None = None) -> int:
     One of ``OTHERS`` as the first argument hands the rest to that benchmark.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
-    build_missing_kernels(quick="--quick" in arguments)
+    build_missing_kernels()
+    if remark := without_kernels():
+        print(remark)
     if arguments and arguments[0] in OTHERS:
         other = importlib.import_module(OTHERS[arguments[0]][0])
         return int(other.main(arguments[1:]))
@@ -107,9 +104,6 @@ def main(arguments: list[str] | None = None) -> int:
                 rows += comparison.run(name)
             if name in SUITES:
                 rows += run_suite(name, Path(folder), quick=parsed.quick)
-    remark = WITHOUT_KERNELS if without_kernels(quick=parsed.quick) else ""
-    if remark:
-        print(remark)
     report.print_table(rows)
     for line in report.describe_blas(rows):
         print(line)
@@ -121,7 +115,7 @@ def main(arguments: list[str] | None = None) -> int:
     report.save_json(rows, parsed.output / f"{title}.json", about)
     report.save_summary(rows, parsed.output / f"{title}.md", remark)
     told = of_processes(parsed.output / f"{title}.json")
-    draw(parsed.output / f"{title}.png", told, remark)
+    draw(parsed.output / f"{title}.png", told)
     mine = [row for row in rows if row.engine == "tenonnx"]
     return int(any(row.note or not all(row.bounds.values()) for row in mine))
 

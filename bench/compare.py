@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import statistics
 import tempfile
 from collections import defaultdict
@@ -64,7 +63,6 @@ class Comparison:
     def __init__(self, settings: Settings, folder: Path) -> None:
         self.settings = settings
         self.folder = folder
-        self.variables = kernel_variables(quick=settings.quick)
         b = Builder()
         b("Sigmoid", "x", out="y")
         shape = {"x": (FLOAT, [1])}, {"y": (FLOAT, [1])}
@@ -130,10 +128,10 @@ class Comparison:
         timeout = REFERENCE_TIMEOUT if engine == REFERENCE else TIMEOUT
         try:
             if case.prepared:
-                facts = measure(job, cache, timeout, self.variables)
+                facts = measure(job, cache, timeout)
             else:
                 with tempfile.TemporaryDirectory(dir=cache) as empty:
-                    facts = measure(job, Path(empty), timeout, self.variables)
+                    facts = measure(job, Path(empty), timeout)
         except Failed as failure:
             facts = {"note": str(failure)}
         told = facts.get("note") or f"load {facts['load_s']:.3f} s, run {facts['run_s']:.6f} s"
@@ -142,16 +140,6 @@ class Comparison:
 
     def _outputs(self, engine: str) -> Path:
         return self.folder / f"{engine}.npz"
-
-
-def without_kernels(*, quick: bool) -> bool:
-    """Return whether numpy computes in place of kernels."""
-    return os.environ.get("TENONNX_JIT", "0" if quick else "1") == "0"
-
-
-def kernel_variables(*, quick: bool) -> dict[str, str]:
-    """Return variables by which processes have no kernels, if quick."""
-    return {"TENONNX_JIT": os.environ.get("TENONNX_JIT", "0")} if quick else {}
 
 
 def difference(mine: Path, theirs: Path) -> str:

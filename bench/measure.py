@@ -126,14 +126,13 @@ class Memory:
                 self._peak = max(self._peak, self.read().get("RssAnon", 0))
 
 
-def measure(job: Job, cache: Path, timeout: float, variables: dict[str, str]) -> dict[str, Any]:
+def measure(job: Job, cache: Path, timeout: float) -> dict[str, Any]:
     """Do a job in a fresh process.
 
     Args:
         job: The job.
         cache: The folder of tenonnx's side files.
         timeout: Seconds after which the process is killed.
-        variables: Of the environment, besides those that every measurement has.
 
     Returns:
         Seconds under ``*_s`` and MiB under ``*_mib``, those of ``COLUMNS`` among them, and the
@@ -143,7 +142,7 @@ def measure(job: Job, cache: Path, timeout: float, variables: dict[str, str]) ->
         Failed: The engine is not installed, does not run the model or takes too long.
     """
     command = [sys.executable, "-P", str(CHILD), json.dumps(dataclasses.asdict(job))]
-    return watch(command, timeout, environment(job.threads, cache) | variables)
+    return watch(command, timeout, environment(job.threads, cache))
 
 
 def watch(command: Sequence[str], timeout: float, variables: Mapping[str, str]) -> dict[str, Any]:

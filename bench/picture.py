@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bench.kernels import without_kernels
 from bench.machine import tell
 from bench.page.figures import Figure
 
@@ -30,7 +31,7 @@ def draw(
     Args:
         path: The picture; none is made where there is nothing that draws.
         figures: Those without a ratio are left out.
-        title: Stands above.
+        title: Stands above, below a remark where numpy computes in place of kernels.
         beside: The other.
     """
     if not importlib.util.find_spec("matplotlib"):
@@ -66,7 +67,8 @@ def draw(
     axes.tick_params(axis="y", length=0)
     hollow = " (hollow: / best of the others)" if any(each.peer for each in told) else ""
     axes.set_xlabel(f"tenonnx / {beside}{hollow}")
-    figure.suptitle(title, fontsize="medium")
+    above = filter(None, (without_kernels(), title))
+    figure.suptitle("\n".join(above), fontsize="medium")
     figure.legend(loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     figure.savefig(path, dpi=110)
     plt.close(figure)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from bench.compare import Row, kernel_variables
+from bench.compare import Row
 from bench.machine import tell
 from bench.measure import environment
 
@@ -30,7 +30,6 @@ def run_suite(name: str, folder: Path, *, quick: bool) -> list[Row]:
         tell(f"{name}: pytest-benchmark is not installed")
         return []
     tell(f"test_{name}.py")
-    variables = kernel_variables(quick=quick)
     results = folder / f"{name}.json"
     results.unlink(missing_ok=True)
     options = ["-q", "-p", "no:cacheprovider", "--benchmark-quiet", f"--benchmark-json={results}"]
@@ -44,7 +43,7 @@ def run_suite(name: str, folder: Path, *, quick: bool) -> list[Row]:
         stderr=subprocess.STDOUT,
         text=True,
         check=False,
-        env=environment(0, folder) | variables | {"COLUMNS": "200"},
+        env=environment(0, folder) | {"COLUMNS": "200"},
     )
     tell(done.stdout)
     rows = [_row(name, each) for each in _benchmarks(results)]

@@ -25,7 +25,7 @@ from bench import transforms_report as report
 from bench.architectures import NAMES, OLDER, exported
 from bench.builder import FLOAT, Builder, Feeds
 from bench.child import KERNEL_FUSIONS
-from bench.compare import TIMEOUT, kernel_variables
+from bench.compare import TIMEOUT
 from bench.convnets import resnet50
 from bench.machine import machine, tell
 from bench.measure import Job, environment, measure, write_feeds
@@ -51,7 +51,6 @@ class Bench:
     folder: Path
     seconds: float
     threads: int
-    variables: dict[str, str]
 
     def rows(self, model: str, path: Path, feeds: Feeds) -> Iterator[Row]:
         """Yield a row for each transform that matches a model, and one for all of them."""
@@ -99,7 +98,7 @@ class Bench:
             without=without,
             beside=beside,
         )
-        return measure(job, cache, TIMEOUT, self.variables)
+        return measure(job, cache, TIMEOUT)
 
     def _matched(self, path: Path) -> dict[str, str]:
         """Return what changed a model, and how many nodes were left of how many."""
@@ -109,7 +108,7 @@ class Bench:
             check=True,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            env=environment(0, self.folder) | self.variables,
+            env=environment(0, self.folder),
         )
         told = json.loads(done.stdout)
         found = {
@@ -162,13 +161,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parsed.output.mkdir(parents=True, exist_ok=True)
     target = parsed.output / f"transforms{'-quick' if parsed.quick else ''}.json"
     kept = report.read(target) if parsed.names else []
-    variables = kernel_variables(quick=parsed.quick)
     rows: list[Row] = []
     with telling_minutes(), tempfile.TemporaryDirectory(prefix="bench-") as place:
         folder = Path(place)
         prepared(folder)
         seconds = 0.02 if parsed.quick else parsed.seconds
-        bench = Bench(folder, seconds, parsed.threads, variables)
+        bench = Bench(folder, seconds, parsed.threads)
         for name, path, feeds in built(names, folder, quick=parsed.quick):
             rows += bench.rows(name, path, feeds)
     measured = {row.model for row in rows}

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bench.kernels import without_kernels
 from bench.report import show
 
 ALL = "all of these"
@@ -129,5 +130,6 @@ def _draw(rows: Sequence[Row], path: Path) -> None:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel("run with the transform / run without, a dot for each model")
+    figure.suptitle(without_kernels(), fontsize="medium")
     figure.savefig(path, dpi=120)
     plt.close(figure)

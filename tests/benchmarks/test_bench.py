@@ -12,6 +12,8 @@ import numpy as np
 import onnx
 import pytest
 
+from tenonnx_cpu.jit import library
+
 for needed in ("onnxruntime", "matplotlib", "pytest_benchmark"):
     pytest.importorskip(needed)
 
@@ -105,6 +107,7 @@ def test_models_of_a_folder(tmp_path: Path) -> None:
     done = subprocess.run(
         [*command, "--output", str(tmp_path / "table.md")],
         cwd=ROOT,
+        env=VARIABLES,
         capture_output=True,
         text=True,
         check=False,
@@ -115,6 +118,36 @@ def test_models_of_a_folder(tmp_path: Path) -> None:
     assert second.startswith("| deeper/tanh.onnx | all | same outputs | ")
     assert third.startswith("| none.onnx | all | tenonnx: ")
     assert (tmp_path / "table.md").read_text() == done.stdout
+
+
+def test_measures_of_numpy_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over the table and the picture."""
+    command = [sys.executable, "-m", "bench", "cpu", "forest-1", "--quick", "--threads", "1"]
+    done = subprocess.run(
+        [*command, "--output", str(tmp_path)],
+        cwd=ROOT,
+        env=VARIABLES | {"TENONNX_JIT": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    remark = done.stdout.splitlines()[0]
+    assert remark.startswith("WITHOUT KERNELS: no kernels, because TENONNX_JIT is 0: numpy")
+    assert remark.endswith("; unset TENONNX_JIT")
+    monkeypatch.setenv("TENONNX_JIT", "0")
+    titles: list[str] = []
+    monkeypatch.setattr("matplotlib.figure.Figure.suptitle", lambda _, t, **__: titles.append(t))
+    drawn = bench("page.figures").Figure("forest-1", "a forest", "1 thread", ratio=0.5)
+    bench("picture").draw(tmp_path / "drawn.png", [drawn], "Ratios")
+    assert titles == [f"{remark}\nRatios"]
+
+
+def test_measures_of_kernels_say_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TENONNX_JIT")
+    if library.find() is None:
+        pytest.skip("there are no kernels here")
+    assert bench("kernels").without_kernels() == ""
 
 
 def test_unknown_name_is_refused() -> None:
