@@ -7,8 +7,12 @@ import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tenonnx.weights.trusted import NOFOLLOW, OPEN_FLAGS, fault
+
+if TYPE_CHECKING:
+    from tenonnx.weights.storage import NDArray
 
 with contextlib.suppress(ImportError):  # on Windows, where nothing calls this
     import fcntl
@@ -56,6 +60,14 @@ def allocate(descriptor: int, size: int) -> None:
     zeros = bytes(1 << 20)
     for start in range(0, size, len(zeros)):
         os.pwrite(descriptor, zeros[: size - start], start)
+
+
+def write_at(descriptor: int, content: NDArray, place: int) -> None:
+    """Write bytes at a place in a file, all of them."""
+    left = content.data
+    while left:
+        written = os.pwrite(descriptor, left, place)
+        left, place = left[written:], place + written
 
 
 def sweep_drafts(folder: Path) -> None:

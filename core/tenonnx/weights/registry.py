@@ -19,8 +19,8 @@ from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.process.weak import WeakTable
 from tenonnx.weights.digest import digest
 from tenonnx.weights.locks import Locks
-from tenonnx.weights.mapping import Identity, Mapping, copy_into, note, state_from
-from tenonnx.weights.sidefile import SideFiles
+from tenonnx.weights.mapping import Blocks, Identity, Mapping, note, state_from
+from tenonnx.weights.sidefile import Content, SideFiles
 from tenonnx.weights.storage import (
     PROCESS,
     UINT8,
@@ -33,12 +33,12 @@ from tenonnx.weights.storage import (
     by_content,
     byte_size,
     dtype_of,
+    elements_in,
     is_packed,
     name_of,
     owns_just_this,
     pack,
     root,
-    stored_as,
 )
 from tenonnx.weights.weight import Holding, Weight, WeightDevice
 
@@ -140,8 +140,7 @@ class WeightRegistry:
         key, size = by_content(content), len(content)
         array = as_bytes(memoryview(content))
         if size >= SIDE_FILE_BYTES and self.side_files.folder is not None:
-            fill = functools.partial(np.copyto, src=array)
-            storage = self.materialize(key, UINT8, (size,), fill).storage
+            storage = self._materialized(key, UINT8, (size,), Blocks(array)).storage
         else:
             storage = self._share(key, Memory(array, "private", key))
         return self.view(storage, 0, size, dtype, shape)
@@ -206,7 +205,7 @@ class WeightRegistry:
             elif weight := self._inside(array := as_dtype(array, dtype), dtype, sources):
                 self._derived[key] = weight
                 return weight
-            return self._store(key, dtype, shape, functools.partial(np.copyto, src=array), array)
+            return self._store(key, dtype, shape, _content(array), array)
 
     def materialize(
         self,
@@ -230,11 +229,16 @@ class WeightRegistry:
             sources: The weights from which it is derived.
         """
         key = _of_sources(key, sources)
+        return self._materialized(key, dtype, tuple(shape), fill)
+
+    def _materialized(
+        self, key: str, dtype: Element, shape: tuple[int, ...], content: Content
+    ) -> Weight:
         with self.locks.only_one("derive", key):
             # Small weights have no side files, and looking for one is a system call for each.
-            small = byte_size(dtype, tuple(shape)) < SIDE_FILE_BYTES
+            small = byte_size(dtype, shape) < SIDE_FILE_BYTES
             known = self._derived.get(key) if small else self._find(key)
-            return known or self._store(key, dtype, tuple(shape), fill, None)
+            return known or self._store(key, dtype, shape, content, None)
 
     def kept(self, key: str, build: Callable[[], bytes]) -> Weight:
         """Return bytes that ``build`` makes, as a weight, kept in a side file of whatever size.
@@ -247,16 +251,15 @@ class WeightRegistry:
             if (weight := self._find(key)) is not None:
                 return weight
             content = np.frombuffer(build(), np.uint8)
-            fill = functools.partial(np.copyto, src=content)
-            return self._store(key, UINT8, content.shape, fill, content, least=1)
+            return self._store(key, UINT8, content.shape, Blocks(content), content, least=1)
 
     def aligned(self, weight: Weight) -> Weight:
         """Return the weight itself if numpy can use it in place, else its one aligned copy."""
         if weight.is_aligned:
             return weight
         key = f"aligned:{weight.name_for_others()}"
-        fill = functools.partial(copy_into, weight.array, weight.storage, weight.offset)
-        return self.materialize(key, weight._dtype, weight.shape, fill)
+        content = _content(weight.array, weight.storage, weight.offset)
+        return self._materialized(key, weight._dtype, weight.shape, content)
 
     def attach(self, holder: object, name: str, weights: Iterable[Weight] | None = None) -> None:
         """Note for the report that an object uses some weights; keep neither alive.
@@ -340,18 +343,20 @@ class WeightRegistry:
         key: str,
         dtype: Element,
         shape: tuple[int, ...],
-        fill: Callable[[NDArray], object],
+        content: Content,
         array: NDArray | None,
         least: int = SIDE_FILE_BYTES,
     ) -> Weight:
         if byte_size(dtype, shape) >= least and PROCESS not in key:
-            found = self.side_files.write(key, _short(key), dtype, shape, fill)
+            found = self.side_files.write(key, _short(key), dtype, shape, content)
             if found is not None:
                 return self._keep(key, found.mapping, dtype, shape)
         if array is None:
-            packed = is_packed(dtype)
             array = np.empty(byte_size(dtype, shape), np.uint8)
-            fill(array if packed else array.view(stored_as(dtype)[0]).reshape(shape))
+            if isinstance(content, Blocks):
+                content.copy_into(array)
+            else:
+                content(elements_in(array, dtype, shape))
         elif not owns_just_this(array):
             array = array.copy()  # a view would keep all of its larger array alive
         return self._keep(key, Memory(root(array), "private", _short(key)), dtype, shape)
@@ -391,6 +396,13 @@ def _of_sources(key: str, sources: Sequence[Weight]) -> str:
         for source in sources
     )
     return f"{key}:{PROCESS}" if ours else key
+
+
+def _content(array: NDArray, storage: Storage | None = None, offset: int = 0) -> Content:
+    """Return the elements of an array, which lies in a storage."""
+    if array.flags.c_contiguous:
+        return Blocks(array, storage, offset)
+    return functools.partial(np.copyto, src=array)
 
 
 def _short(key: str) -> str:

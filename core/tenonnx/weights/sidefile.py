@@ -15,22 +15,21 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 import numpy as np
 
 from tenonnx.process.distributions import release
 from tenonnx.weights.digest import digest
 from tenonnx.weights.folder import WEIGHTS, Room, cache_room, note_use
-from tenonnx.weights.mapping import Identity, Mapping
+from tenonnx.weights.mapping import Blocks, Identity, Mapping
 from tenonnx.weights.storage import (
     Element,
     NDArray,
     byte_size,
     element,
-    is_packed,
+    elements_in,
     name_of,
-    stored_as,
 )
 from tenonnx.weights.trusted import (
     POSIX,
@@ -52,8 +51,9 @@ MAGIC = b"tenonnx\x01"
 SIDE_FILE_HEADER = struct.Struct("<8sQII")
 # A page, so that the payload begins at a page of the mapping.
 HEADER_BYTES = 4096
-# Words of a block of the checksum, 1 MiB: its second pass finds them in the cache.
-BLOCK_WORDS = 128 * 1024
+
+# The bytes of a derived weight; or what writes its elements into the array that it is given.
+Content: TypeAlias = "Blocks | Callable[[NDArray], object]"
 
 
 class SideFile(NamedTuple):
@@ -144,7 +144,7 @@ class SideFiles:
         name: str,
         dtype: Element,
         shape: Sequence[int],
-        fill: Callable[[NDArray], object],
+        content: Content,
     ) -> SideFile | None:
         """Write the weight of a key and map it; ``None`` if it cannot be kept here.
 
@@ -153,7 +153,7 @@ class SideFiles:
             name: The key the mapping gets.
             dtype: The ONNX element type.
             shape: The logical shape.
-            fill: Writes the elements into the array it is given, which is the file's pages.
+            content: Its elements. A function writes them into the file's pages.
         """
         if self.folder is None:
             return None
@@ -176,7 +176,10 @@ class SideFiles:
                 # Another process may have finished it while this one waited for the lock.
                 if (found := self.find(key, name)) is None:
                     draft.allocate(descriptor, size)
-                    checksum = _fill(descriptor, dtype, shape, fill)
+                    if isinstance(content, Blocks):
+                        checksum = _copy(descriptor, content)
+                    else:
+                        checksum = _fill(descriptor, dtype, shape, content)
                     os.pwrite(descriptor, _header(key, dtype, shape, checksum), 0)
                     # Renamed only now: under its name a file is whole.
                     path.with_suffix(".draft").rename(path)
@@ -251,18 +254,52 @@ def running_system() -> str:
         return ""
 
 
+class Checksum:
+    """A 64-bit checksum of bytes, at about the speed of memory.
+
+    Args:
+        size: How many bytes there are.
+
+    Attributes:
+        value: The checksum of those that it was given.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.value = size
+
+    def add(self, block: NDArray) -> None:
+        """Add a block; all but the last one have ``BLOCK_BYTES``."""
+        whole = block.size // 8 * 8
+        if whole:
+            words = block[:whole].view(np.uint64)
+            # A sum or an exclusive or alone would miss errors that cancel each other. The
+            # multiplication depends on the order of blocks.
+            mixed = int(np.add.reduce(words)) ^ int(np.bitwise_xor.reduce(words)) << 1
+            self.value = (self.value * 0x9E3779B97F4A7C15 + mixed) & 0xFFFFFFFFFFFFFFFF
+        self.value ^= int.from_bytes(block[whole:].tobytes(), "little")
+
+
 def checksum_of(payload: NDArray) -> int:
-    """Return a 64-bit checksum of bytes, at about the speed of memory."""
-    total = payload.size
-    whole = payload.size // 8 * 8
-    # A sum or an exclusive or alone would miss errors that cancel each other. The multiplication
-    # depends on the order of blocks.
-    words = payload[:whole].view(np.uint64)
-    for start in range(0, words.size, BLOCK_WORDS):
-        block = words[start : start + BLOCK_WORDS]
-        mixed = int(np.add.reduce(block)) ^ int(np.bitwise_xor.reduce(block)) << 1
-        total = (total * 0x9E3779B97F4A7C15 + mixed) & 0xFFFFFFFFFFFFFFFF
-    return total ^ int.from_bytes(payload[whole:].tobytes(), "little")
+    """Return the checksum of bytes."""
+    checksum = Checksum(payload.size)
+    for block in Blocks(payload):
+        checksum.add(block)
+    return checksum.value
+
+
+def _copy(descriptor: int, blocks: Blocks) -> int:
+    """Write the bytes of a weight; return their checksum.
+
+    In half the time that writing to a mapping takes, whose pages are made one by one.
+    """
+    from tenonnx.weights.draft import write_at
+
+    place, checksum = HEADER_BYTES, Checksum(blocks.content.size)
+    for block in blocks:
+        write_at(descriptor, block, place)
+        checksum.add(block)
+        place += block.size
+    return checksum.value
 
 
 def _fill(
@@ -272,7 +309,7 @@ def _fill(
     fill: Callable[[NDArray], object],
 ) -> int:
     payload = np.frombuffer(mmap.mmap(descriptor, 0), np.uint8, offset=HEADER_BYTES)
-    fill(payload if is_packed(dtype) else payload.view(stored_as(dtype)[0]).reshape(shape))
+    fill(elements_in(payload, dtype, shape))
     return checksum_of(payload)
 
 

@@ -184,6 +184,11 @@ def stored_as(dtype: Element) -> tuple[np.dtype[Any], str]:
     return stored, stored.str if stored.isbuiltin == 1 else f"|V{stored.itemsize}"
 
 
+def elements_in(content: NDArray, dtype: Element, shape: Sequence[int]) -> NDArray:
+    """Return the elements in bytes: those narrower than a byte stay packed, and flat."""
+    return content if is_packed(dtype) else content.view(stored_as(dtype)[0]).reshape(shape)
+
+
 def byte_size(dtype: Element, shape: Sequence[int]) -> int:
     """Return the bytes a contiguous tensor takes; ValueError for a dtype without a width."""
     if dtype in NUMPY_TYPES:
