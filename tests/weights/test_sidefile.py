@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import functools
+import itertools
 import json
 import os
 import time
@@ -19,6 +21,7 @@ from hypothesis.extra import numpy as arrays
 from sides import FLOAT, content, ramp, write
 
 from tenonnx.weights import sidefile
+from tenonnx.weights.mapping import BLOCK_BYTES, Blocks
 from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.sidefile import HEADER_BYTES, MAGIC, SIDE_FILE_HEADER, SideFiles, checksum_of
 
@@ -116,7 +119,7 @@ def damage_to_nonsense(data: bytearray) -> None:
     ],
 )
 def test_a_damaged_file_is_rebuilt_and_replaced(folder: Path, damage: Any) -> None:
-    count = 4 * sidefile.BLOCK_WORDS
+    count = 2 * BLOCK_BYTES // 4
     write(SideFiles(folder), count=count)
     (path,) = folder.iterdir()
     data = bytearray(path.read_bytes())
@@ -137,6 +140,52 @@ def test_a_damaged_file_is_rebuilt_and_replaced(folder: Path, damage: Any) -> No
     fresh = SideFiles(folder).find("key", "name")
     assert fresh is not None
     np.testing.assert_array_equal(content(fresh), np.arange(count))
+
+
+@pytest.mark.parametrize("size", [1, 7, 4096, BLOCK_BYTES, 2 * BLOCK_BYTES + 13])
+def test_bytes_and_a_function_make_the_same_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    pwrite = os.pwrite
+
+    def at_most_some(descriptor: int, content: Any, place: int) -> int:
+        return pwrite(descriptor, content[:300_000], place)
+
+    monkeypatch.setattr(os, "pwrite", at_most_some)
+    # Not at a multiple of anything, as weights lie in a model's file.
+    array = np.random.default_rng(size).integers(0, 256, size + 3, np.uint8)[3:]
+    made = []
+    for source in (Blocks(array), functools.partial(np.copyto, src=array)):
+        assert (
+            SideFiles(folder).write("key", "name", ir.DataType.UINT8, (size,), source) is not None
+        )
+        (path,) = folder.iterdir()
+        made.append(path.read_bytes())
+        path.unlink()
+    assert made[0] == made[1]
+    assert made[0][HEADER_BYTES:] == array.tobytes()
+
+
+def test_bytes_that_cannot_all_be_written_are_kept_in_memory(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = np.arange(3 * BLOCK_BYTES + 1, dtype=np.uint8)
+    path = folder.parent / "weights.bin"
+    path.write_bytes(data.tobytes())
+    registry = WeightRegistry(SideFiles(folder))
+    weight = registry.view(registry.map(path), 1, 3 * BLOCK_BYTES, FLOAT, (3 * BLOCK_BYTES // 4,))
+    pwrite, calls = os.pwrite, itertools.count()
+
+    def full_at_last(descriptor: int, content: Any, place: int) -> int:
+        if next(calls) == 2:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return pwrite(descriptor, content, place)
+
+    monkeypatch.setattr(os, "pwrite", full_at_last)
+    aligned = registry.aligned(weight)
+    assert aligned.storage.kind == "private"
+    assert aligned.array.tobytes() == data[1:].tobytes()
+    assert not [*folder.iterdir()]
 
 
 @given(
