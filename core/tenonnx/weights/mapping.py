@@ -20,13 +20,7 @@ from tenonnx.process.memory import keep_room
 from tenonnx.weights.trusted import OPEN_FLAGS
 
 if TYPE_CHECKING:
-    from tenonnx.weights.storage import Kind, NDArray, Storage
-
-# Bytes of a weight from which on its pages need not stay resident once they are copied.
-LEAST_FORGOTTEN_BYTES = 64 * 1024
-
-# Bytes that are copied at a time: what reads a block again finds it in the processor's cache.
-BLOCK_BYTES = 1024 * 1024
+    from tenonnx.weights.storage import Kind
 
 MAP_FAILED = ctypes.c_void_p(-1).value
 MAP_FIXED = 0x10  # Linux, the BSDs and macOS agree on it; the mmap module does not name it
@@ -210,39 +204,3 @@ def _libc_mmap() -> Any:
 
 def _address(buffer: mmap.mmap) -> int:
     return int(np.frombuffer(buffer, np.uint8, 1).__array_interface__["data"][0])
-
-
-class Blocks:
-    """The bytes of an array, block by block.
-
-    Pages of a file that they are read from need not stay resident.
-
-    Args:
-        array: The array, whose elements are adjacent.
-        storage: Where it lies, if in a storage.
-        offset: Where it begins there, in bytes.
-    """
-
-    def __init__(self, array: NDArray, storage: Storage | None = None, offset: int = 0) -> None:
-        self.content = array.reshape(-1).view(np.uint8)
-        self.storage, self.offset = storage, offset
-
-    def __iter__(self) -> Iterator[NDArray]:
-        """Yield the blocks; each is forgotten when the next one is asked for."""
-        size = self.content.size
-        forgets = isinstance(self.storage, Mapping) and size >= LEAST_FORGOTTEN_BYTES
-        for start in range(0, size, BLOCK_BYTES):
-            yield self.content[start : start + BLOCK_BYTES]
-            if forgets:
-                self._forget(start, min(start + BLOCK_BYTES, size))
-
-    def _forget(self, start: int, stop: int) -> None:
-        assert isinstance(self.storage, Mapping)
-        # The page that a block ends in is forgotten with the next one.
-        before = mmap.PAGESIZE if start else 0
-        self.storage.forget(self.offset + start - before, self.offset + stop)
-
-    def copy_into(self, target: NDArray) -> None:
-        """Copy them into an array of as many bytes."""
-        for start, block in zip(range(0, target.size, BLOCK_BYTES), self, strict=True):
-            target[start : start + block.size] = block

@@ -17,10 +17,11 @@ from numpy.lib.array_utils import byte_bounds
 
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.process.weak import WeakTable
+from tenonnx.weights.content import Blocks, Content, content_of, in_memory
 from tenonnx.weights.digest import digest
 from tenonnx.weights.locks import Locks
-from tenonnx.weights.mapping import Blocks, Identity, Mapping, note, state_from
-from tenonnx.weights.sidefile import Content, SideFiles
+from tenonnx.weights.mapping import Identity, Mapping, note, state_from
+from tenonnx.weights.sidefile import SideFiles
 from tenonnx.weights.storage import (
     PROCESS,
     UINT8,
@@ -33,7 +34,6 @@ from tenonnx.weights.storage import (
     by_content,
     byte_size,
     dtype_of,
-    elements_in,
     is_packed,
     name_of,
     owns_just_this,
@@ -205,7 +205,7 @@ class WeightRegistry:
             elif weight := self._inside(array := as_dtype(array, dtype), dtype, sources):
                 self._derived[key] = weight
                 return weight
-            return self._store(key, dtype, shape, _content(array), array)
+            return self._store(key, dtype, shape, content_of(array), array)
 
     def materialize(
         self,
@@ -258,7 +258,7 @@ class WeightRegistry:
         if weight.is_aligned:
             return weight
         key = f"aligned:{weight.name_for_others()}"
-        content = _content(weight.array, weight.storage, weight.offset)
+        content = content_of(weight.array, weight.storage, weight.offset)
         return self._materialized(key, weight._dtype, weight.shape, content)
 
     def attach(self, holder: object, name: str, weights: Iterable[Weight] | None = None) -> None:
@@ -352,11 +352,7 @@ class WeightRegistry:
             if found is not None:
                 return self._keep(key, found.mapping, dtype, shape)
         if array is None:
-            array = np.empty(byte_size(dtype, shape), np.uint8)
-            if isinstance(content, Blocks):
-                content.copy_into(array)
-            else:
-                content(elements_in(array, dtype, shape))
+            array = in_memory(content, dtype, shape)
         elif not owns_just_this(array):
             array = array.copy()  # a view would keep all of its larger array alive
         return self._keep(key, Memory(root(array), "private", _short(key)), dtype, shape)
@@ -396,13 +392,6 @@ def _of_sources(key: str, sources: Sequence[Weight]) -> str:
         for source in sources
     )
     return f"{key}:{PROCESS}" if ours else key
-
-
-def _content(array: NDArray, storage: Storage | None = None, offset: int = 0) -> Content:
-    """Return the elements of an array, which lies in a storage."""
-    if array.flags.c_contiguous:
-        return Blocks(array, storage, offset)
-    return functools.partial(np.copyto, src=array)
 
 
 def _short(key: str) -> str:

@@ -15,14 +15,15 @@ import os
 import struct
 import zlib
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from tenonnx.process.distributions import release
+from tenonnx.weights.content import Blocks, Content
 from tenonnx.weights.digest import digest
 from tenonnx.weights.folder import WEIGHTS, Room, cache_room, note_use
-from tenonnx.weights.mapping import Blocks, Identity, Mapping
+from tenonnx.weights.mapping import Identity, Mapping
 from tenonnx.weights.storage import (
     Element,
     NDArray,
@@ -51,9 +52,6 @@ MAGIC = b"tenonnx\x01"
 SIDE_FILE_HEADER = struct.Struct("<8sQII")
 # A page, so that the payload begins at a page of the mapping.
 HEADER_BYTES = 4096
-
-# The bytes of a derived weight; or what writes its elements into the array that it is given.
-Content: TypeAlias = "Blocks | Callable[[NDArray], object]"
 
 
 class SideFile(NamedTuple):

@@ -65,14 +65,16 @@ def transformed(w: NDArray, size: int) -> NDArray:
 
     rows, channels = w.shape[:2]
     side = matrices(size).weights
+    places, panels = np.kron(side, side), -(-rows // WINOGRAD_CHANNELS)
+    taps = np.zeros((panels * WINOGRAD_CHANNELS, channels, places.shape[1]))
+    taps[:rows] = w.reshape(rows, channels, -1)
+    made = np.empty((panels, len(places), channels, WINOGRAD_CHANNELS), np.float32)
     # More of OpenBLAS's threads would wait for another product, in the way of the next run.
     with leaving(available_cores()):
-        places = w.reshape(rows * channels, -1) @ np.kron(side, side).T
-    panels = -(-rows // WINOGRAD_CHANNELS)
-    made = np.zeros((panels * WINOGRAD_CHANNELS, channels, len(side) ** 2), np.float32)
-    made[:rows] = places.reshape(rows, channels, -1)
-    made = made.reshape(panels, WINOGRAD_CHANNELS, channels, -1)
-    return np.ascontiguousarray(made.transpose(0, 3, 2, 1))
+        # The taps are turned, of which there are fewer than places.
+        for panel, given in zip(made, np.split(taps, panels), strict=True):
+            panel[:] = (places @ given.T.reshape(len(given.T), -1)).reshape(panel.shape)
+    return made
 
 
 def tile_size(
