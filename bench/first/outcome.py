@@ -26,7 +26,7 @@ ORT_OPENED = 1.5
 # model is large.
 FIRST_RATIO = 1.5
 
-# A run is at full speed if it takes at most so much of the warm time; the second one must be.
+# A run is at full speed if it takes at most so much of the warm time.
 SLOWER = 1.1
 
 # Runs whose median tells whether full speed is reached: one alone may be anything.
@@ -130,8 +130,7 @@ def until_full_speed(runs: Sequence[float], warm: float) -> float:
 def judge(outcomes: dict[str, Outcome], row: Row) -> None:
     """Look at the bounds of a row, whose outcomes are given by state."""
     mine = outcomes.get(INSTALLED)
-    if mine is not None and (ratio := mine.median("ratio")) is not None:
-        mine.bounds[f"second / warm {ratio:.2f} ≤ {SLOWER:g}"] = ratio <= SLOWER
+    if mine is not None:
         mine.bounds |= _limited(mine, {"session_s": row.first_answer})
     again, peer = outcomes.get(AGAIN), outcomes.get(PEER)
     theirs = None if peer is None else peer.median("opened_s")
