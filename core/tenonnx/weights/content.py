@@ -40,17 +40,18 @@ class Blocks:
     def __iter__(self) -> Iterator[NDArray]:
         """Yield the blocks; each is forgotten when the next one is asked for."""
         size = self.content.size
-        forgets = isinstance(self.storage, Mapping) and size >= LEAST_FORGOTTEN_BYTES
+        file = self.storage if isinstance(self.storage, Mapping) else None
+        if size < LEAST_FORGOTTEN_BYTES:
+            file = None
         for start in range(0, size, BLOCK_BYTES):
-            yield self.content[start : start + BLOCK_BYTES]
-            if forgets:
-                self._forget(start, min(start + BLOCK_BYTES, size))
-
-    def _forget(self, start: int, stop: int) -> None:
-        assert isinstance(self.storage, Mapping)
-        # The page that a block ends in is forgotten with the next one.
-        before = mmap.PAGESIZE if start else 0
-        self.storage.forget(self.offset + start - before, self.offset + stop)
+            stop = min(start + BLOCK_BYTES, size)
+            if file:
+                file.fetch(self.offset + start, self.offset + stop)
+            yield self.content[start:stop]
+            if file:
+                # The page that a block ends in is forgotten with the next one.
+                before = mmap.PAGESIZE if start else 0
+                file.forget(self.offset + start - before, self.offset + stop)
 
     def copy_into(self, target: NDArray) -> None:
         """Copy them into an array of as many bytes."""
