@@ -1,4 +1,4 @@
-"""What weights consist of, on its way to a side file or to memory."""
+"""Contents of weights on their way to a side file or to memory."""
 
 from __future__ import annotations
 
