@@ -52,6 +52,37 @@ def test_the_second_run_is_a_replay(name: str) -> None:
             np.testing.assert_array_equal(found, uncaptured(nodes, weights, feeds))
 
 
+def test_a_plan_lies_where_an_earlier_copy_was() -> None:
+    """A copy is freed after its step. The numbers of a convolution without bias have its size."""
+    nodes = [
+        node("Transpose", "x", "t", perm=[0, 2, 1, 3]),
+        node("MatMul", "t w", "p"),
+        helper.make_node("Conv", ["t", "kernel", ""], ["c"], pads=[1, 1, 1, 1]),
+    ]
+    weights = {"w": floats(6, 16), "kernel": floats(8, 4, 3, 3, seed=1)}
+    for seed in range(5):
+        feeds = {"x": floats(1, 3, 4, 6, seed=seed)}
+        wanted = [
+            session(nodes, feeds, "p c", weights, level=0).run(None, feeds)[n] for n in (0, 1)
+        ]
+        one = session(nodes, feeds, "p c", weights)
+        for _ in range(3):
+            for found, right in zip(one.run(None, feeds), wanted, strict=True):
+                np.testing.assert_allclose(found, right, rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize(("operator", "sizes"), [("Split", (5, 4)), ("Split", (3, 3, 3))])
+def test_parts_of_an_array_that_lies_apart(operator: str, sizes: tuple[int, ...]) -> None:
+    names = " ".join(f"y{n}" for n in range(len(sizes)))
+    nodes = [node("Transpose", "x", "t", perm=[1, 0, 2]), node(operator, "t sizes", names, axis=0)]
+    feeds = {"x": floats(3, 9, N)}
+    one = session(nodes, feeds, names, {"sizes": np.array(sizes)})
+    wanted = np.split(feeds["x"].transpose(1, 0, 2), np.cumsum(sizes)[:-1])
+    for _ in range(3):
+        for found, right in zip(one.run(None, feeds), wanted, strict=True):
+            np.testing.assert_array_equal(found, right)
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_other_lengths(name: str) -> None:
     """Each length, some of which come again; others are between the captured ones."""

@@ -244,7 +244,7 @@ class CapturedRun:
 
         Args:
             result: It.
-            slot: Its slot.
+            slot: Its slot; less than 0 if no other step reads it.
             first: The number of the step's first store.
             made: The launch of the kernel that writes to it; without one, it is a view.
         """
@@ -259,7 +259,8 @@ class CapturedRun:
         low, high, address = extent(result)
         if (own := self._around(low, high, address)) is None:
             own = self._allocate(_holder_of(result, made.arguments), dtype, made)
-        self._regions[slot] = own
+        if slot >= 0:  # a copy that a step makes is freed after it, and other arrays lie there
+            self._regions[slot] = own
         _, _, begin, source, number = own
         is_new = source == at.FROM_OUTPUT and number >= first
         if is_new and dense and self._stores[number] == (dtype, shape):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,7 @@ from tenonnx_cpu.data_movement.transpose import (
     request_copies,
 )
 from tenonnx_cpu.fuse import Fused, Scope, fusion
-from tenonnx_cpu.kernel_selection import Call, Site, specialize
+from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -79,11 +80,16 @@ class ViewCall:
         for n in self.varying:
             if not is_fixed(given[n]):
                 return result
-        if not x.flags.c_contiguous and TRACED.get() and not np.may_share_memory(x, result):
+        parts = result if isinstance(result, tuple | list) else (result,)
+        if not x.flags.c_contiguous and TRACED.get() and not _are_views(x, parts):
             result = self.plain(contiguous(x), *given[1:])  # axes are joined that lie apart
         if self.expands and result.size <= MAX_EXPANDED_ELEMENTS:  # what shapes alone decide
             result = fix(np.ascontiguousarray(result))
         return Launch(None, (), result)
+
+
+def _are_views(x: NDArray, parts: Iterable[NDArray]) -> bool:
+    return all(np.may_share_memory(x, part) or not part.size for part in parts)
 
 
 @cacheable
