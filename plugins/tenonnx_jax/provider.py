@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import struct
+from collections.abc import Sequence
+from importlib import metadata
 from typing import Any, ClassVar
 
 import numpy as np
 
 from tenonnx import OperatorTable
 from tenonnx_array.provider import ArrayDevice
-from tenonnx_array.tracing import Function, TracingProvider
+from tenonnx_array.tracing import ArrayType, Function, TracingProvider
 from tenonnx_jax.declined import DECLINED
 
 # The operators of each module of kernels; a module is imported when a model needs it.
@@ -21,6 +24,10 @@ KERNEL_OPERATORS = {
 }
 
 JAX_DTYPES = "BOOL INT8 INT16 INT32 INT64 UINT8 UINT16 UINT32 UINT64 FLOAT16 BFLOAT16 FLOAT DOUBLE"
+
+
+# The numbers of inputs and outputs, before a compiled function.
+COUNTS = "<II"
 
 
 class JaxDevice(ArrayDevice):
@@ -45,7 +52,42 @@ class JaxExecutionProvider(TracingProvider):
     device = JaxDevice("jax.numpy", "jax")
     overrides = OperatorTable.listed("tenonnx_jax", KERNEL_OPERATORS)
     elements = frozenset(JAX_DTYPES.split())
+    serializes = True
     without: ClassVar[dict[str, str]] = DECLINED
+
+    @classmethod
+    def depends_on(cls) -> tuple[Any, ...]:
+        """Return the versions of the compiler."""
+        return tuple((name, metadata.version(name)) for name in ("jax", "jaxlib"))
+
+    def machine(self) -> str:
+        """Return jax's default device, and for code of a CPU its features."""
+        device = importlib.import_module("jax").devices()[0]
+        features = np.show_config(mode="dicts") or {}
+        found = features.get("SIMD Extensions", {}).get("found")
+        return repr((device.platform, device.device_kind, device.client.platform_version, found))
+
+    def serialized(self, function: Function, types: Sequence[ArrayType]) -> bytes:
+        """Return what XLA compiles a function to, with the numbers of its inputs and outputs."""
+        jax = importlib.import_module("jax")
+        serializing = importlib.import_module("jax.experimental.serialize_executable")
+        given = [jax.ShapeDtypeStruct(each.shape, each.dtype) for each in types]
+        with jax.enable_x64(True):
+            compiled = jax.jit(function).lower(*given).compile()
+        content, _, outputs = serializing.serialize(compiled)
+        made: bytes = content
+        return struct.pack(COUNTS, len(given), outputs.num_leaves) + made
+
+    def deserialized(self, binary: memoryview) -> Function:
+        """Return the function of these bytes."""
+        jax = importlib.import_module("jax")
+        serializing = importlib.import_module("jax.experimental.serialize_executable")
+        inputs, outputs = struct.unpack_from(COUNTS, binary)
+        structure = jax.tree_util.tree_structure
+        given, made = structure(((0,) * inputs, {})), structure((0,) * outputs)
+        content = bytes(binary[struct.calcsize(COUNTS) :])
+        call: Function = serializing.deserialize_and_load(content, given, made)
+        return call
 
     def jit(self, function: Function) -> Function:
         """Return XLA's function with 64-bit types enabled."""

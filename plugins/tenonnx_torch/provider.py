@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import importlib
 import logging
-from collections.abc import Mapping
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 import ml_dtypes
 import numpy as np
 
-from tenonnx import Array, EPFail, OperatorTable
+from tenonnx import Array, EPFail, OperatorTable, cacheable
 from tenonnx_array.provider import ArrayDevice
 from tenonnx_array.standard import StandardProvider
-from tenonnx_array.tracing import Function, TracingProvider
+from tenonnx_array.tracing import ArrayType, Function, TracingProvider
 
 log = logging.getLogger("tenonnx")
 
@@ -33,6 +36,7 @@ KERNEL_OPERATORS = {
 TORCH_DTYPES = "BOOL INT8 INT16 INT32 INT64 UINT8 FLOAT16 BFLOAT16 FLOAT DOUBLE"
 
 
+@cacheable
 @dataclass(frozen=True)
 class TorchOptions:
     """Options of the provider.
@@ -48,6 +52,7 @@ class TorchOptions:
     backend: str = "inductor"
 
 
+@cacheable
 class TorchDevice(ArrayDevice):
     """One of torch's devices; on the CPU, arrays and weights are used in place."""
 
@@ -55,6 +60,9 @@ class TorchDevice(ArrayDevice):
         super().__init__("torch", f"torch:{device}")
         self.device = device
         self._read_only: WeakValueDictionary[int, np.ndarray[Any, Any]] = WeakValueDictionary()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.device,)
 
     def upload(self, array: np.ndarray[Any, Any]) -> Array:
         """Return a tensor: of the same memory on the CPU, a copy elsewhere."""
@@ -103,6 +111,7 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
         self.options = options or TorchOptions()
         super().__init__(self.options, *rest)
         self.traces = self.options.compile
+        self.serializes = self.options.backend == "inductor"
         self.device = TorchDevice(self.options.device)
         if self.options.device != "cpu":
             self._try_device()
@@ -120,6 +129,42 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
         """Return the keyword with which torch creates arrays on the device."""
         return {"device": self.options.device}
 
+    @classmethod
+    def depends_on(cls) -> tuple[Any, ...]:
+        """Return the version of the compiler."""
+        return (("torch", metadata.version("torch")),)
+
+    def machine(self) -> str:
+        """Return the device; of a CPU, its features."""
+        if self.options.device != "cpu":
+            return repr(self.library.cuda.get_device_properties(self.options.device))
+        return repr(self.library.backends.cpu.get_cpu_capability())
+
+    def serialized(self, function: Function, types: Sequence[ArrayType]) -> bytes:
+        """Return what torch's compiler packages ahead of time, if the function can be traced."""
+        library, inductor = torch(), importlib.import_module("torch._inductor")
+        device = self.options.device
+        given = tuple(
+            library.empty(each.shape, dtype=getattr(library, each.dtype), device=device)
+            for each in types
+        )
+        if (graph := self._graph(function, given)) is None:
+            return b""
+        program = library.export.export(graph, given)
+        with tempfile.TemporaryDirectory() as folder:
+            path = str(Path(folder, "segment.pt2"))
+            inductor.aoti_compile_and_package(program, package_path=path)
+            return Path(path).read_bytes()
+
+    def deserialized(self, binary: memoryview) -> Function:
+        """Return the function in such a package."""
+        inductor = importlib.import_module("torch._inductor")
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder, "segment.pt2")
+            path.write_bytes(binary)
+            call: Function = inductor.aoti_load_package(str(path))
+        return call
+
     def jit(self, function: Function) -> Function:
         """Return a step that calls torch.compile's functions, one for each set of shapes."""
         graphs: dict[Any, Function] = {}
@@ -134,17 +179,23 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
         return call
 
     def _compiled(self, function: Function, arrays: tuple[Array, ...]) -> Function:
+        if (graph := self._graph(function, arrays)) is None:
+            return function
+        compiled: Function = torch().compile(graph, backend=self.options.backend)
+        return compiled
+
+    def _graph(self, function: Function, arrays: tuple[Array, ...]) -> Function | None:
+        """Return a function as torch's graph; ``None`` if it reads values."""
         assert self.xp.has_views, "determined before arrays are faked"
         tracing = importlib.import_module("torch.fx.experimental.proxy_tensor")
         make = tracing.make_fx(function, tracing_mode="fake", _allow_non_fake_inputs=True)
         try:
-            graph = make(*arrays)
+            graph: Function = make(*arrays)
         except Exception as error:  # functions that read values raise any class
             why = str(error).partition("\n")[0]
             log.warning("torch.compile leaves a segment as it is: %s", why)
-            return function
-        compiled: Function = torch().compile(graph, backend=self.options.backend)
-        return compiled
+            return None
+        return graph
 
 
 def torch() -> Any:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
+from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 from rounded import ROUNDED
 
 import tenonnx
+from child import child
 from tenonnx.testing import ProviderTests, models
 
 pytest.importorskip("jax", reason="jax is not installed; tox -e frameworks")
@@ -86,3 +90,37 @@ def test_nodes_between_others_are_one_function() -> None:
     y, i = session.run(None, {"x": x})
     np.testing.assert_allclose(y, np.exp(-np.abs(x)), rtol=1e-6)
     assert i.tolist() == [[0, 2, 0, 2]]
+
+
+COMPILES = """
+import json, os, sys
+import numpy as np, tenonnx
+import tenonnx_jax.provider as own
+
+compiled, serialized = [], own.JaxExecutionProvider.serialized
+def counting(self, function, types):
+    compiled.append([each.shape for each in types])
+    return serialized(self, function, types)
+own.JaxExecutionProvider.serialized = counting
+session = tenonnx.InferenceSession(os.environ["MODEL"], providers=["jax", "cpu"])
+found = []
+for rows in json.loads(os.environ["ROWS"]):
+    feeds = {"x": np.arange(rows * 16, dtype=np.float32).reshape(rows, 16)}
+    found.append(float(session.run(None, feeds)[0].sum()))
+print(json.dumps([len(compiled), found, session.load_times.uncached, "onnx_ir" in sys.modules]))
+"""
+
+
+def test_compiled_functions_are_kept_for_later_processes(tmp_path: Path) -> None:
+    """A function for each shape; the nodes are read for a new one alone."""
+    onnx.save(models.mlp(), tmp_path / "model.onnx")
+
+    def compiles(rows: list[int]) -> tuple[int, list[float], str, bool]:
+        given = {"MODEL": tmp_path / "model.onnx", "ROWS": json.dumps(rows)}
+        return child(COMPILES, TENONNX_CACHE_DIR=tmp_path / "cache", **given)
+
+    number, first, uncached, _ = compiles([2, 3, 2])
+    assert (number, uncached) == (2, "")
+    assert compiles([3, 2]) == [0, [first[1], first[0]], "", False]
+    number, found, _, read = compiles([4, 3])
+    assert (number, found[1], read) == (1, first[1], True)

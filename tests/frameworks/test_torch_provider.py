@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import importlib
+import shutil
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 
 import tenonnx
+from child import child
 from tenonnx.testing import ProviderTests, models
 
 torch: Any = pytest.importorskip("torch", reason="torch is not installed; tox -e frameworks")
@@ -75,3 +79,32 @@ def test_a_device_that_is_not_there_is_said_so() -> None:
         tenonnx.EPFail, match=r"torch cannot use device='cuda:0'.*\nHint: check torch\.cuda"
     ):
         tenonnx.InferenceSession(models.mlp(), providers=[("torch", {"device": "cuda:0"})])
+
+
+COMPILES = """
+import json, os
+import numpy as np, tenonnx
+import tenonnx_torch.provider as own
+
+compiled, serialized = [], own.TorchExecutionProvider.serialized
+def counting(self, function, types):
+    compiled.append(1)
+    return serialized(self, function, types)
+own.TorchExecutionProvider.serialized = counting
+providers = [("torch", {"compile": True})]
+session = tenonnx.InferenceSession(os.environ["MODEL"], providers=providers)
+found = session.run(None, {"x": np.arange(32, dtype=np.float32).reshape(2, 16)})[0]
+print(json.dumps([len(compiled), session.load_times.uncached, found.tolist()]))
+"""
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs a C++ compiler")
+def test_compiled_functions_are_kept_for_later_processes(tmp_path: Path) -> None:
+    onnx.save(models.mlp(), tmp_path / "model.onnx")
+    given = {"MODEL": tmp_path / "model.onnx", "TENONNX_CACHE_DIR": tmp_path / "cache"}
+    number, uncached, first = child(COMPILES, **given)
+    assert (number, uncached) == (1, "")
+    assert child(COMPILES, **given) == [0, "", first]
+    x = np.arange(32, dtype=np.float32).reshape(2, 16)
+    expected = tenonnx.InferenceSession(models.mlp(), providers=["cpu"]).run(None, {"x": x})[0]
+    np.testing.assert_allclose(first, expected, rtol=1e-5)

@@ -14,9 +14,10 @@ import numpy as np
 import onnx
 import onnx.parser
 import pytest
-from vendor import NAME, child, installed
+from vendor import NAME, installed
 
 import tenonnx
+from child import child
 from hooks import Providers
 from tenonnx import OrtValue
 
@@ -206,7 +207,7 @@ def test_reports_have_the_memory_of_the_device(vec: ModuleType) -> None:
 
 
 def test_names_of_devices_that_plug_ins_bring(site: Path) -> None:
-    found = child(site, """
+    found = child("""
 import json
 import numpy as np, tenonnx
 value = tenonnx.OrtValue.ortvalue_from_numpy(np.ones(2, np.float32), "vec", 0)
@@ -218,7 +219,7 @@ for name, number in (("vek", 0), ("vec", 1)):
     except tenonnx.InvalidArgument as error: wrong.append(str(error))
 names = [each.device_name() for each in (value, other, zeros)]
 print(json.dumps([names, zeros.numpy().tolist(), wrong]))
-""")  # fmt: skip
+""", site)  # fmt: skip
     names, zeros, wrong = found
     assert names == [NAME] * 3
     assert zeros == [0, 0]
@@ -241,7 +242,7 @@ def compiles(site: Path, model: Path, **change: Any) -> tuple[list[int], str]:
     """Open a model in a process; return the sizes of what was compiled, and why nothing kept."""
     given = {"driver": "1.0", "min_nodes": 1, "trusted": False, "model": str(model), **change}
     where = model.parent / "cache"
-    found = child(site, COMPILES, GIVEN=json.dumps(given), TENONNX_CACHE_DIR=where)
+    found = child(COMPILES, site, GIVEN=json.dumps(given), TENONNX_CACHE_DIR=where)
     compiled, uncached, one_device, total, uploaded = found
     assert one_device
     assert total == 2 * 256 * 128
@@ -258,24 +259,24 @@ def test_compiled_segments_are_cached(site: Path, model: Path) -> None:
 
 def test_compiled_segments_are_shipped(site: Path, model: Path) -> None:
     target = model.with_suffix(".tenonnx")
-    child(site, f"""
+    child(f"""
 from tenonnx.plan_cache.compiling import compile_model
 compile_model({str(model)!r}, {str(target)!r}, providers=[("vec", {{"min_nodes": 1}})])
 print(0)
-""", TENONNX_CACHE_DIR=model.parent / "first")  # fmt: skip
+""", site, TENONNX_CACHE_DIR=model.parent / "first")  # fmt: skip
     assert compiles(site, target, trusted=True) == ([], "")
 
 
 def test_a_segment_is_cached_by_its_content(site: Path, model: Path) -> None:
     """A session with another plan has the segment all the same; another constant is another one."""
     assert compiles(site, model) == ([2], "")
-    found = child(site, ANOTHER_PLAN, MODEL=model, TENONNX_CACHE_DIR=model.parent / "cache")
+    found = child(ANOTHER_PLAN, site, MODEL=model, TENONNX_CACHE_DIR=model.parent / "cache")
     assert found == [[], 0.0]
     again = onnx.load(model)
     again.graph.initializer[0].raw_data = np.full((256, 256), 2, np.float32).tobytes()
     onnx.save(again, model.with_name("other.onnx"))
     other = model.with_name("other.onnx")
-    found = child(site, ANOTHER_PLAN, MODEL=other, TENONNX_CACHE_DIR=model.parent / "cache")
+    found = child(ANOTHER_PLAN, site, MODEL=other, TENONNX_CACHE_DIR=model.parent / "cache")
     assert found == [[2], 0.0]
 
 
@@ -324,7 +325,7 @@ def test_compiled_segments_in_a_model(site: Path, model: Path, tmp_path: Path) -
     def opens(path: Path, trusted: str, number: int, **more: str) -> Any:
         where = tmp_path / f"cache{number}"  # what one process has cached is not another one's
         given = {"MODEL": path, "TRUSTED": trusted, "TENONNX_CACHE_DIR": where, **more}
-        return child(site, CONTEXTS, **given)
+        return child(CONTEXTS, site, **given)
 
     total = 2 * 256 * 128
     assert opens(model, "", 0) == total

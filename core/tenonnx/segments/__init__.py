@@ -132,7 +132,7 @@ class SegmentProvider(Provider):
         """Return whether the device runs a node, or whether it is a segment compiled for it."""
         return self._opens(node) if is_context(node) else self.runs(node)
 
-    def claim(self, nodes: Sequence[ir.Node]) -> Iterable[Sequence[ir.Node]]:
+    def claim(self, nodes: Sequence[ir.Node]) -> Iterable[Sequence[ir.Node]] | None:
         """Return ``groups``, and each compiled segment as a group of its own."""
         contexts = [[node] for node in nodes if is_context(node)]
         found = map(list, self.groups([node for node in nodes if not is_context(node)]))

@@ -5,7 +5,7 @@ This module is public: plug-ins of others may import it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,7 +61,7 @@ def segment_model(
     """Return a segment as a model.
 
     Args:
-        segment: Its nodes; ONNX's own, of one opset version.
+        segment: Its nodes.
         types: Of the inputs; what the graph says of those that are left out.
         by_reference: Weights of so many bytes and more stay outside.
     """
@@ -79,9 +79,25 @@ def segment_model(
     nodes = [_node(node, number, names) for number, node in enumerate(segment.nodes)]
     outputs = [onnx.helper.make_empty_tensor_value_info(names[v]) for v in segment.outputs]
     graph = onnx.helper.make_graph(nodes, "segment", infos, outputs, inside)
-    imports = [onnx.helper.make_opsetid("", max(node.version or 1 for node in segment.nodes))]
+    by_version = sorted(segment.nodes, key=lambda node: node.version or 1)
+    versions = {node.domain: node.version or 1 for node in by_version}  # the newest of each
+    imports = [onnx.helper.make_opsetid(*each) for each in sorted(versions.items())]
     proto = onnx.helper.make_model(graph, opset_imports=imports, ir_version=10)
     return SegmentModel(proto, inputs, outside)
+
+
+def segment_of(proto: onnx.ModelProto, versions: Iterable[int | None]) -> Segment:
+    """Return the segment that ``segment_model`` wrote, with its weights among the inputs.
+
+    Args:
+        proto: The model.
+        versions: The opset version of each node.
+    """
+    graph = ir.serde.deserialize_model(proto).graph
+    nodes = tuple(graph)
+    for node, version in zip(nodes, versions, strict=True):
+        node.version = version
+    return Segment(nodes, frozenset(graph.outputs))
 
 
 def _weight(value: ir.Value) -> np.ndarray[Any, Any] | None:

@@ -56,6 +56,10 @@ class StandardProvider(ArrayProvider):
             cls.device = device
         super().__init_subclass__(**arguments)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Return the state for a cached plan, without the library."""
+        return {name: value for name, value in super().__getstate__().items() if name != "xp"}
+
     @property
     def library(self) -> Namespace:
         """The library."""
