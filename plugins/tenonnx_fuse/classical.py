@@ -193,10 +193,10 @@ def lp_normalization(node: ir.Node) -> Made | str:
         length = writer.add("Max", length, np.array(np.finfo(np.float32).smallest_subnormal))
     else:
         length = writer.add("ReduceL2", x, axes=[axis], keepdims=1)
-        # Squares may vanish where numbers do not: these stay as they are, over 1. Other lengths
-        # are 3e-23 at least, a root of the smallest number.
-        vanished = writer.add("HardSigmoid", length, alpha=-1e23, beta=1.0)
-        length = writer.add("Add", length, vanished)
+        # Squares may vanish where numbers do not, if they are summed in float32: these stay as
+        # they are, over 1.
+        one, zero = np.array(1, np.float32), np.array(0, np.float32)
+        length = writer.add("Where", writer.add("Equal", length, zero), one, length)
     return Made(writer.nodes, [writer.add("Div", x, length)])
 
 

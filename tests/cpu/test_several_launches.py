@@ -10,6 +10,7 @@ import pytest
 from onnx import helper
 from running import captures, require_kernels, session
 
+import tenonnx
 from models import node
 from tenonnx_array.grid import affine_grid
 from tenonnx_array.index import one_hot
@@ -177,3 +178,15 @@ def test_logarithms_of_sums(axes: list[int], keeps: int) -> None:
     for _ in range(3):
         np.testing.assert_allclose(made.run(None, {"x": x})[0], expected, 1e-14)
     assert all(captures(made))
+
+
+@pytest.mark.parametrize("size", [1e-40, 1e-25, 1e-22, 1e-18, 1e18, 1e25, 1e37])
+@pytest.mark.parametrize("level", [0, 99])
+def test_rows_of_small_and_large_numbers_are_normalized(level: int, size: float) -> None:
+    """Kernels sum squares in float64: a length below 3e-23 is one."""
+    x = np.float32([[size] * 4, [0] * 4])
+    layer = node("LpNormalization", "x", "y", axis=1)
+    one = session([layer], {"x": x}, "y", level=tenonnx.GraphOptimizationLevel(level))
+    for _ in range(3):
+        found = one.run(None, {"x": x})[0]
+        np.testing.assert_allclose(found, [[0.5] * 4, [0] * 4], rtol=1e-4)
