@@ -18,6 +18,8 @@ import pytest
 
 from supervised import Supervised, supervised, wait_for
 from tenonnx_serve import heartbeat
+from tenonnx_serve.channel import ChannelClosed
+from tenonnx_serve.processes import spawn
 
 LOST = (OSError, HTTPException, urllib.error.URLError)
 
@@ -47,6 +49,13 @@ def back(server: Supervised, workers: int = 2) -> bool:
         return sum(each["serving"] for each in server.workers().values()) == workers
     except LOST:
         return False
+
+
+def replace(path: Path, text: str) -> None:
+    """Write a file that workers may be reading, at once: they meet no empty one."""
+    made = path.parent.parent / f"{path.name}.new"
+    made.write_text(text)
+    made.replace(path)
 
 
 def pids(server: Supervised) -> list[int]:
@@ -118,10 +127,10 @@ def test_a_worker_that_dies_while_it_loads_does_not_stop_the_others(
 ) -> None:
     """Its replacement has what was decided, of the file that is there by then."""
     server, folder = pair
-    (folder / "deadly").write_text("mild")
+    replace(folder / "deadly", "mild")
     assert server.change("load", "deadly") == ""
     dying = 1 - server.get("deadly")["worker"]
-    (folder / "deadly").write_text(f"die {dying}")
+    replace(folder / "deadly", f"die {dying}")
 
     def change() -> str:  # by the worker that lives
         while True:
@@ -131,9 +140,25 @@ def test_a_worker_that_dies_while_it_loads_does_not_stop_the_others(
 
     # Connections are given out by chance: the request may have gone to the one that dies.
     assert change() in ("", "there is no model deadly")
-    (folder / "deadly").write_text("mended")
+    replace(folder / "deadly", "mended")
     wait_for(lambda: back(server))
     assert server.words("deadly", 2) == {0: "mended", 1: "mended"}
+
+
+def test_a_worker_that_has_gone_takes_no_requests() -> None:
+    """Also before its end is told: until then nobody may count on it."""
+
+    async def main() -> None:
+        worker = await spawn(0, "stub_service:Stub", 1, {})
+        worker.serving_since = time.monotonic()
+        assert worker.serving
+        worker.kill()
+        with pytest.raises(ChannelClosed):
+            await worker.call("snapshot")
+        assert not worker.serving
+        assert "SIGKILL" in await worker.ended()
+
+    asyncio.run(main())
 
 
 def test_counts_of_the_dead_are_kept(pair: tuple[Supervised, Path]) -> None:

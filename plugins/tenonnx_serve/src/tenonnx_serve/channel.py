@@ -66,6 +66,11 @@ class Channel:
         finally:
             self.close()
 
+    @property
+    def closed(self) -> bool:
+        """Whether the other side has gone."""
+        return self._writer.is_closing()
+
     def close(self) -> None:
         """End the stream. Pending calls raise ``ChannelClosed``."""
         self._writer.close()

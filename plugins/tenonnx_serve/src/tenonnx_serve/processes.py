@@ -39,6 +39,11 @@ class WorkerProcess:
         self._why = ""
         self._answering = asyncio.ensure_future(channel.run())
 
+    @property
+    def serving(self) -> bool:
+        """Whether it takes requests: a process that has gone does not, before its end is told."""
+        return self.serving_since is not None and not self._channel.closed
+
     async def call(self, method: str, /, **given: Any) -> Any:
         """Ask the worker; raise ``ChannelClosed`` if it has gone."""
         return await self._channel.call(method, **given)

@@ -174,7 +174,7 @@ class Supervisor:
         worker.serving_since = time.monotonic()
         seconds = worker.serving_since - worker.spawned
         logger.info("worker %d (pid %d) serves after %.2f s", worker.number, worker.pid, seconds)
-        serving = [each for each in self._workers.values() if each.serving_since is not None]
+        serving = [each for each in self._workers.values() if each.serving]
         if self._was_ready:
             await worker.call("agreed")
         elif len(serving) == self._deployment.workers:
@@ -191,7 +191,7 @@ class Supervisor:
         logger.error(
             "worker %d (pid %d) %s%s; it restarts %s, %d of %d serve",
             worker.number, worker.pid, ending, why, when,
-            sum(each.serving_since is not None for each in self._workers.values()),
+            sum(each.serving for each in self._workers.values()),
             self._deployment.workers,
         )  # fmt: skip
 
@@ -239,7 +239,7 @@ class Supervisor:
                     worker.counts = await worker.call("snapshot")
 
         # A worker that starts does not answer before it has loaded its models.
-        await asyncio.gather(*(ask(each) for each in workers if each.serving_since is not None))
+        await asyncio.gather(*(ask(each) for each in workers if each.serving))
         return {
             "started": self._started,
             "deaths": self._deaths,
@@ -249,7 +249,7 @@ class Supervisor:
                 {
                     "number": worker.number,
                     "pid": worker.pid,
-                    "serving": worker.serving_since is not None,
+                    "serving": worker.serving,
                     "memory": of_process(worker.pid),
                     **worker.counts,
                 }
