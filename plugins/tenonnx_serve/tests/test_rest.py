@@ -7,6 +7,7 @@ import json
 import os
 import socket
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 from zlib import compress
 
@@ -153,3 +154,14 @@ def test_an_answered_request_whose_rest_dribbles_is_given_up(
             client.sendall(head)
             assert b" 404 " in answer(client)
             client.sendall(b" " * 9)
+
+
+def test_json_is_inflated_to_its_own_limit(tmp_path: Path) -> None:
+    """A small body that becomes a large one takes no memory for what will be refused."""
+    path = double(tmp_path / "double.onnx")
+    limits = Limits(json=2000)
+    with serving(Settings(str(path), port=0, grpc_port=None, limits=limits)) as running:
+        packed = gzip.compress(b" " * (1 << 20))
+        sent = {"Content-Encoding": "gzip"}
+        status, answer, _ = running.call("POST", "/v2/models/double/infer", packed, sent)
+        assert (status, "larger than the limit of 2000 bytes" in str(answer)) == (413, True)

@@ -51,9 +51,9 @@ class BodyMemory:
 
 
 async def read_body(
-    receive: Receive, headers: Headers, limits: Limits, memory: BodyMemory
+    receive: Receive, headers: Headers, limits: Limits, memory: BodyMemory, most: int = 0
 ) -> bytes | bytearray:
-    """Return a request's body, decompressed.
+    """Return a request's body, decompressed to at most ``most`` bytes; 0 for the limits' number.
 
     Raises:
         TooLarge: It is too large, or its header says so.
@@ -85,11 +85,12 @@ async def read_body(
     if encoding == b"identity":
         return body
     # As much as the body may become: its size is known only when it is inflated.
-    memory.take(limits.body)
+    most = min(most or limits.body, limits.body)
+    memory.take(most)
     try:  # in a thread, as zlib leaves the interpreter to others
-        return await asyncio.to_thread(decompressed, body, encoding, limits.body)
+        return await asyncio.to_thread(decompressed, body, encoding, most)
     finally:
-        memory.give(limits.body)
+        memory.give(most)
 
 
 def _cancel(task: asyncio.Task[Any] | None, late: list[bool]) -> None:

@@ -76,10 +76,10 @@ class Call(NamedTuple):
         """Refuse a client that may not load models or change settings."""
         self.core.controls.check(self.headers.get(b"authorization"))
 
-    async def body(self) -> bytes | bytearray:
-        """Return the body."""
-        limits = self.core.settings.limits
-        return await read_body(self.receive, self.headers, limits, self.core.body_memory)
+    async def body(self, inflated: int = 0) -> bytes | bytearray:
+        """Return the body, inflated to at most so many bytes; 0 for the limit of all bodies."""
+        limits, memory = self.core.settings.limits, self.core.body_memory
+        return await read_body(self.receive, self.headers, limits, memory, inflated)
 
     async def json_body(self, most: int) -> bytes | bytearray:
         """Return a body that is JSON of at most so many bytes.
@@ -87,7 +87,7 @@ class Call(NamedTuple):
         Raises:
             TooLarge: It has more.
         """
-        body = await self.body()
+        body = await self.body(most)
         if len(body) > most:
             raise TooLarge(f"the request has {len(body)} bytes of JSON; expected at most {most}")
         return body

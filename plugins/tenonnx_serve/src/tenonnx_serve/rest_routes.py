@@ -85,8 +85,8 @@ async def infer(call: Call) -> Answer:
     """Run a model."""
     queue = _queue(call)
     model, limits, regions = queue.model, call.core.settings.limits, call.core.regions
-    body = await call.body()
     header = call.headers.get(rest_infer.HEADER_LENGTH)
+    body = await call.body(0 if header else limits.json)  # without it, all is JSON
     pieces, length = await call.core.infer(
         queue,
         len(body),
