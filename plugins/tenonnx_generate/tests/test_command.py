@@ -228,3 +228,29 @@ def test_mistakes_with_sounds(speech: Path, tmp_path: Path) -> None:
         assert said in " ".join(done.stderr.split()), done.stderr
         assert done.exit_code == code
         assert "Traceback" not in done.stderr
+
+
+def test_a_question_about_images(tmp_path: Path) -> None:
+    pytest.importorskip("PIL", reason="Pillow is not installed")
+    from pictures import picture, write_pictured
+    from tenonnx_generate import Images
+
+    folder, file = write_pictured(tmp_path / "gemma", "gemma3"), tmp_path / "a.png"
+    file.write_bytes(picture(40, 20))
+    said = run(folder, "--prompt", "What?", "--image", file, "--json", "-n", 5)
+    assert said.exit_code == 0, said.output
+    model = Model(folder)
+    processor = model.create_multimodal_processor()
+    given = processor("<s><|user|><start_of_image>What?<|assistant|>", images=Images.open(file))
+    generator = Generator(model, GeneratorParams(model))
+    generator.set_inputs(given)
+    begun = generator.token_count()
+    for _ in range(5):
+        generator.generate_next_token()
+    told = json.loads(said.stdout)
+    assert told["text"] == processor.decode(generator.get_sequence(0)[begun:])
+    assert told["prompt_tokens"] == begun
+    refused = run(folder, "--chat", "--image", file)
+    assert refused.exit_code
+    missing = run(folder, "--prompt", "What?", "--image", tmp_path / "b.png")
+    assert "does not exist" in missing.output + str(missing.exception)

@@ -173,3 +173,62 @@ def test_transcripts_are_the_same(tmp_path: Path) -> None:
         made.generate_next_token()
     assert made.is_done()
     assert [made.get_sequence(row).tolist() for row in range(len(paths))] == sequences
+
+
+PICTURES = """
+import json, sys
+import numpy as np
+import onnxruntime_genai as og
+model = og.Model(sys.argv[1])
+processor = model.create_multimodal_processor()
+images = og.Images.open(*sys.argv[3:])
+given = processor(sys.argv[2], images=images)
+params = og.GeneratorParams(model)
+params.set_search_options(do_sample=False)
+generator = og.Generator(model, params)
+generator.set_inputs(given)
+logits = []
+while not generator.is_done() and len(logits) < 20:
+    logits.append(np.asarray(generator.get_logits())[0, 0].tolist())
+    generator.generate_next_token()
+print(json.dumps([
+    np.asarray(given["pixel_values"].as_numpy()).tolist(),
+    generator.get_sequence(0).tolist(),
+    logits,
+]))
+"""
+
+
+@pytest.mark.parametrize("kind", ["gemma3", "qwen2_5_vl", "qwen3_vl"])
+def test_images(tmp_path: Path, kind: str) -> None:
+    """The same pixels within a step of a byte, and from these the same tokens and logits."""
+    from pictures import picture, write_pictured
+
+    folder = write_pictured(tmp_path / kind, kind)
+    files = []
+    for number, sides in enumerate([(40, 20), (20, 40)][: 1 if kind == "gemma3" else 2]):
+        files.append(tmp_path / f"{number}.png")
+        files[-1].write_bytes(picture(*sides, number))
+    place = (
+        "<start_of_image>" if kind == "gemma3" else "<|vision_start|><|image_pad|><|vision_end|>"
+    )
+    prompt = "<s>What is this?" + place * len(files) + " Say it."
+    command = [sys.executable, "-c", PICTURES, str(folder), prompt, *map(str, files)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    pixels, sequence, logits = json.loads(done.stdout)
+
+    model = tenonnx_generate.Model(folder)
+    images = tenonnx_generate.Images.open(*files)
+    given = model.create_multimodal_processor()(prompt, images=images)
+    np.testing.assert_allclose(given["pixel_values"].as_numpy(), np.array(pixels), atol=1e-5)
+    params = tenonnx_generate.GeneratorParams(model)
+    params.set_search_options(do_sample=False)
+    generator = tenonnx_generate.Generator(model, params)
+    generator.set_inputs(given)
+    assert len(logits) > 2
+    for theirs in logits:
+        np.testing.assert_allclose(generator.get_logits()[0, 0], theirs, atol=1e-3)
+        generator.generate_next_token()
+    length = generator.token_count()  # theirs has the token that ends a text
+    assert generator.get_sequence(0).tolist() == sequence[:length]

@@ -24,6 +24,8 @@ What stands in brackets is a module::
                 ▲                        │ logits of the last token
                 └──── [search] ◀─────────┘ of [options]: the likeliest, or one that is drawn,
                                            of those that [guidance] allows
+    [picture_files] [image_transforms] [image_processor] pixels ──▶ [vision] their features
+                         ──▶ [image_source] in the places of a sequence's tokens ──▶ [decoder]
     [beam_generator] a generator with a row for each of the [beams]
     [drafted_generator] one whose tokens [drafting] proposes, by options of [speculation]
     [engine] many requests, a row each ──▶ [decoder]
@@ -60,6 +62,7 @@ if TYPE_CHECKING:
     from tenonnx_generate.generator import Generator
     from tenonnx_generate.model import Model
     from tenonnx_generate.options import GeneratorParams
+    from tenonnx_generate.picture_files import Images
     from tenonnx_generate.processor import MultiModalProcessor, NamedTensors
     from tenonnx_generate.request import Request, TurnStream
     from tenonnx_generate.stops import StopStrings
@@ -89,6 +92,7 @@ __all__ = [
     "FinishReason",
     "Generator",
     "GeneratorParams",
+    "Images",
     "Model",
     "MultiModalProcessor",
     "NamedTensors",
@@ -116,6 +120,7 @@ _HOMES = {
     "FinishReason": "turns",
     "Generator": "generator",
     "GeneratorParams": "options",
+    "Images": "picture_files",
     "Model": "model",
     "MultiModalProcessor": "processor",
     "NamedTensors": "processor",

@@ -32,6 +32,7 @@ Examples:
   tenonnx generate folder --chat --system "You answer in one sentence."
   tenonnx generate folder --prompt "Who?" --json-schema schema.json
   tenonnx generate whisper --audio speech.wav --language en
+  tenonnx generate gemma --image cat.jpg --prompt "What is this?"
   tenonnx generate folder --prompt "The" --beams 4
   tenonnx generate folder --prompt "The" --draft small-folder
   tenonnx generate folder --prompt "The" --provider cuda:enable_cuda_graph=1
@@ -45,6 +46,10 @@ def generate(
     ],
     prompt: Annotated[str, typer.Option(metavar="TEXT", help="The text to continue.")] = "",
     audio: Annotated[str, typer.Option(metavar="FILE", help="A sound to transcribe, as WAV.")] = "",
+    image: Annotated[
+        list[str],
+        typer.Option(metavar="FILE", help="An image that --prompt is about; may be repeated."),
+    ] = arguments.NO_VALUES,
     language: Annotated[
         str, typer.Option(metavar="CODE", help="Language of the sound; default: the likeliest.")
     ] = "",
@@ -122,10 +127,7 @@ def generate(
     }
     if chat and (prompt or as_json):
         raise Refused("--chat takes neither --prompt nor --json", hint="it reads standard input")
-    if language and not audio:
-        raise Refused("--language is that of a sound", hint="--audio FILE names one")
-    if audio and (chat or json_schema or adapter or draft):
-        raise Refused("--audio takes no --chat, --json-schema, --adapter or --draft")
+    _check_media(image, audio, language, bool(chat or draft), bool(json_schema or adapter))
     start = time.perf_counter()
     config = Config(folder)
     if providers:
@@ -134,7 +136,7 @@ def generate(
     writer = (
         Transcriber(model, search, stop, prompt, language)
         if audio
-        else Writer(model, search, stop, _schema(json_schema), adapter, draft, draft_tokens)
+        else Writer(model, search, stop, _schema(json_schema), adapter, draft, draft_tokens, image)
     )
     loaded = time.perf_counter() - start
     if chat:
@@ -147,6 +149,18 @@ def generate(
         if json_schema and not _is_json(text):
             note(f"the JSON is not complete after {writer.written} tokens: allow more with -n")
     note(_sentence(_facts(writer, loaded)))
+
+
+def _check_media(
+    images: list[str], audio: str, language: str, chats_or_drafts: bool, shapes: bool
+) -> None:
+    """Refuse options that do not go with a sound or with images."""
+    if language and not audio:
+        raise Refused("--language is that of a sound", hint="--audio FILE names one")
+    if audio and (chats_or_drafts or shapes or images):
+        raise Refused("--audio takes no --chat, --json-schema, --adapter, --draft or --image")
+    if images and chats_or_drafts:
+        raise Refused("--image takes no --chat or --draft")
 
 
 def _schema(given: str) -> str:

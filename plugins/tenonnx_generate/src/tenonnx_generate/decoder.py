@@ -16,6 +16,7 @@ from tenonnx_generate.model import Model
 
 if TYPE_CHECKING:
     from tenonnx_generate.adapters import Adapter
+    from tenonnx_generate.image_source import ImageSource
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -33,11 +34,13 @@ class Decoder:
     Attributes:
         lengths: How many tokens the caches of each row have. Less may be said at any time:
             what follows is written anew.
+        images: The images among the tokens, of a model that takes some.
     """
 
     def __init__(self, model: Model, rows: int, capacity: int, *, in_place: bool) -> None:
         self._model, self.in_place = model, in_place
         self.lengths = [0] * rows
+        self.images: ImageSource | None = None
         self._adapters = RowAdapters(model.adapter_inputs, rows)
         self._bindings: dict[tuple[Any, ...], IOBinding] = {}
         self._bound: dict[IOBinding, Mapping[str, NDArray]] = {}
@@ -268,7 +271,11 @@ class Decoder:
         """Return ids, mask and positions, as far as the graph asks for them."""
         names, width = self._model.description.inputs, tokens.shape[1]
         total = max(lengths) + width
-        made = {names["input_ids"]: tokens.astype(self._model.input_dtype("input_ids"))}
+        if self.images is None:
+            made = {names["input_ids"]: tokens.astype(self._model.input_dtype("input_ids"))}
+        else:
+            embedded = self.images.embedded(tokens, min(lengths))
+            made = {names["inputs_embeds"]: embedded}
         if (dtype := self._model.input_dtype("attention_mask")) is not None:
             if len(lengths) == 1:
                 made[names["attention_mask"]] = np.ones((1, total), dtype)
@@ -278,6 +285,11 @@ class Decoder:
         if (dtype := self._model.input_dtype("position_ids")) is not None:
             positions = np.array(lengths)[:, None] + np.arange(width)
             if (axes := self._model.position_axes) > 1:
-                positions = np.repeat(positions[None], axes, axis=0)
+                told = self.images
+                positions = (
+                    np.repeat(positions[None], axes, axis=0)
+                    if told is None
+                    else told.positions(positions)
+                )
             made[names["position_ids"]] = positions.astype(dtype)
         return made

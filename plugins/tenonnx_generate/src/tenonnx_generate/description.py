@@ -38,17 +38,20 @@ TEXT_ENCODERS = {"bart", "encoder-decoder", "m2m_100", "marian", "mbart", "pegas
 # Model types with an encoder that runs once, before the decoder.
 ENCODERS = {"whisper", *TEXT_ENCODERS}
 
+# Model types of images: graphs for images and for the embedding of tokens run before the decoder.
+# Of some, images have grids of patches, which are positions of their tokens.
+GRIDS = {"fara", "qwen2_5_vl", "qwen3_vl"}
+IMAGES = {"gemma3", *GRIDS}
+
 # Model types that are not, and what they are.
 OTHERS = {
     "decoder-pipeline": "several graphs in a row",
     "marian-ssru": "a recurrent decoder",
     "phi4mm": "images and sound beside text",
     **dict.fromkeys(
-        ("fara", "gemma3", "gemma4", "lfm2_vl", "mistral3", "phi3v", "qwen2_5_vl", "qwen3_5"),
-        "images beside text",
+        ("gemma4", "lfm2_vl", "mistral3", "phi3v", "qwen3_5", "qwen3_5_moe"),
+        "images in another form than gemma3 and qwen2_5_vl",
     ),
-    "qwen3_5_moe": "images beside text",
-    "qwen3_vl": "images beside text",
     **dict.fromkeys(
         ("lfm2_audio", "moonshine", "nemotron_speech", "parakeet_tdt"), "sound beside text"
     ),
@@ -64,6 +67,7 @@ MOST_HEADS = 1 << 16
 
 INPUTS = {
     "input_ids": "input_ids",
+    "inputs_embeds": "inputs_embeds",
     "attention_mask": "attention_mask",
     "position_ids": "position_ids",
     "past_key_names": "past_key_values.%d.key",
@@ -77,6 +81,7 @@ OUTPUTS = {
     "present_value_names": "present.%d.value",
     "present_conv_names": "present.%d.conv_state",
     "present_recurrent_names": "present.%d.recurrent_state",
+    "output_cross_qk_names": "output_cross_qk_%d",
 }
 
 
@@ -173,15 +178,16 @@ def _kind(model: Mapping[str, Any], decoder: Mapping[str, Any]) -> str:
         raise Unsupported(
             f"{CONFIG_FILE} is of the type {kind!r}, which has {OTHERS[kind]}",
             hint="decoders that are one graph from tokens to logits run here, with or without an "
-            "encoder",
+            "encoder, and models of images of some types",
         )
-    if kind not in DECODERS | ENCODERS:
+    if kind not in DECODERS | ENCODERS | IMAGES:
         raise Unsupported(
             f"{CONFIG_FILE} is of the type {kind!r}, which nobody knows",
-            hint=f"types that run here: {', '.join(sorted(DECODERS | ENCODERS))}",
+            hint=f"types that run here: {', '.join(sorted(DECODERS | ENCODERS | IMAGES))}",
         )
+    own = ("encoder", "speech") if kind in ENCODERS else ("embedding", "vision")
     for part in PARTS:
-        if part in model and not (part in ("encoder", "speech") and kind in ENCODERS):
+        if part in model and not (part in own and kind not in DECODERS):
             raise Unsupported(f"{CONFIG_FILE} has a section {part!r}: the model is not one graph")
     if decoder.get("pipeline"):
         raise Unsupported(f"{CONFIG_FILE} has a pipeline: the model is not one graph")

@@ -75,7 +75,7 @@ class DraftedGenerator(Generator):
                     f"{name} is {options[name]}, and tokens are drafted for one sequence",
                     hint="set_draft_model(None) and ngram_size=0 draft none",
                 )
-        if model.encoder is not None:
+        if model.encoder is not None or model.vision is not None:
             raise Unsupported(
                 f"{model.type} has an encoder, and tokens are drafted for decoders alone",
                 hint="set_draft_model(None) and ngram_size=0 draft none",

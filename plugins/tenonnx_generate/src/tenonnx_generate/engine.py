@@ -349,7 +349,7 @@ def _number(turn: Turn) -> int:
 
 
 def _check_kind(model: Model, params: GeneratorParams) -> None:
-    if model.encoder is not None:
+    if model.encoder is not None or model.vision is not None:
         raise Unsupported(
             f"an engine runs no model with an encoder, such as one of the type {model.type!r}",
             hint="a Generator runs it",

@@ -83,6 +83,10 @@ class Generator:
         self._adapter: Adapter | None = None
         encoder = model.encoder
         self._source = None if encoder is None else Source(encoder, self._batch, self._about.pad)
+        if model.vision is not None:
+            from tenonnx_generate.image_source import ImageSource  # few models take images
+
+            self._decoder.images = ImageSource(model.vision, model.image_token)
 
     def set_inputs(self, inputs: Mapping[str, Any]) -> None:
         """Give the model its inputs, such as ``MultiModalProcessor`` makes them.
@@ -107,9 +111,15 @@ class Generator:
         Raises:
             Refused: The model takes no such input, or it does not fit.
         """
-        if self._source is None:
+        if (images := self._decoder.images) is not None:
+            if self._batch > 1:
+                raise Refused(f"images are of one sequence, and batch_size is {self._batch}")
+            images.take(name, np.asarray(array))
+            self._decoder.lengths[:] = [0] * len(self._counts)
+        elif self._source is not None:
+            self._source.take(name, np.asarray(array))
+        else:
             raise Refused(f"the model takes no {name!r}", hint="append_tokens gives it tokens")
-        self._source.take(name, np.asarray(array))
         self._logits = None
 
     def set_active_adapter(self, adapters: Adapters, adapter_name: str) -> None:
@@ -155,6 +165,9 @@ class Generator:
                     f"{self._limit}",
                     hint=f"the model's context has {self._about.context} tokens",
                 )
+        if self._decoder.images is not None:
+            for row, part in enumerate(added):
+                self._decoder.images.check(np.concatenate([self._sequence(row), part]))
         # All rows are checked before any is changed, and what was changed goes if the run fails.
         prompts = self._prompts.copy()
         for row, part in enumerate(added):
@@ -318,6 +331,8 @@ class Generator:
     def _shorten(self, row: int, length: int) -> None:
         """Forget what follows; the last token that is left is run again, for its logits."""
         self._counts[row], self._ended[row] = length, False
+        if self._decoder.images is not None:
+            self._decoder.images.place(self._sequence(row))
         self._guide(row, min(length, self._prompts[row]))
         self._decoder.lengths[row] = min(self._decoder.lengths[row], max(length - 1, 0))
 

@@ -6,17 +6,20 @@ import importlib
 import os
 from collections.abc import Iterable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenonnx import InferenceSession, SessionOptions
 from tenonnx_generate.adapter_inputs import AdapterInputs
 from tenonnx_generate.config import CONFIG_FILE, Config
-from tenonnx_generate.description import ENCODERS, Description, describe
+from tenonnx_generate.description import ENCODERS, IMAGES, Description, describe
 from tenonnx_generate.encoder import Encoder, describe_encoder
 from tenonnx_generate.errors import Refused, Unsupported
 from tenonnx_generate.tensor import FLOAT_NAMES, IDS, float_type
+
+if TYPE_CHECKING:
+    from tenonnx_generate.vision import Vision
 
 LAST_ROW = "tenonnx.last_row"
 # Session entries: an output computed for the last position alone, an adapter for each row.
@@ -28,6 +31,10 @@ CACHES_IN_PLACE = "tenonnx.caches_in_place"
 # The part of an input's name that tells that an adapter gives it; it has no value otherwise.
 ADAPTER = "lora"
 
+
+# The token in whose place a feature of an image comes, where a configuration does not tell it:
+# Gemma's, whose folders are written by hand.
+IMAGE_TOKEN = "<image_soft_token>"
 
 # Time, height and width: the decoder of a model of images has positions [3, rows, tokens].
 POSITION_AXES = 3
@@ -66,6 +73,8 @@ class Model:
         """Whether caches stay in place, whatever the folder's options say."""
         self.encoder = self._opened_encoder(given)
         """The graph that runs before this one, if the model has one."""
+        self.vision = self._opened_vision(given)
+        """The graphs of images and of the embedding of tokens, if the model has some."""
         self._check_inputs()
 
     @property
@@ -99,6 +108,23 @@ class Model:
         found = self._config.document.get("speculative", {})
         if not isinstance(found, dict):
             raise Refused(f"speculative in {CONFIG_FILE} is {found!r:.60}; expected an object")
+        return found
+
+    @cached_property
+    def image_token(self) -> int:
+        """The token in whose place a feature of an image comes.
+
+        Raises:
+            Refused: Neither the configuration nor the tokenizer has one.
+        """
+        told = None if self.vision is None else self.vision.about.image_token
+        if told is not None:
+            return told
+        # By name, as below.
+        tokenizer = importlib.import_module("tenonnx_generate.tokenizer")
+        found: int = tokenizer.Tokenizer(self).to_token_id(IMAGE_TOKEN)
+        if found < 0:
+            raise Refused(f"{CONFIG_FILE} has no image_token_id, and there is no {IMAGE_TOKEN}")
         return found
 
     def input_dtype(self, role: str) -> np.dtype[Any] | None:
@@ -146,12 +172,15 @@ class Model:
         return shape
 
     def create_multimodal_processor(self) -> Any:
-        """Return what makes inputs of prompts and sounds, a ``MultiModalProcessor``.
+        """Return what makes inputs of prompts and sounds or images.
 
         Raises:
-            Unsupported: The model takes no sounds.
+            Unsupported: The model takes neither.
         """
-        # By name: it imports this module, and few models take sounds.
+        # By name: they import this module, and few models take sounds or images.
+        if self.vision is not None:
+            images = importlib.import_module("tenonnx_generate.image_processor")
+            return images.ImageProcessor(self)
         processor = importlib.import_module("tenonnx_generate.processor")
         return processor.MultiModalProcessor(self)
 
@@ -161,6 +190,16 @@ class Model:
         about = describe_encoder(config, self.description)
         options = configured(SessionOptions(), about.session)
         return Encoder(about, options, self._args, self.description.layers)
+
+    def _opened_vision(self, config: Config) -> Vision | None:
+        if self.type not in IMAGES:
+            return None
+        from tenonnx_generate.vision import Vision, describe_vision  # few models take images
+
+        about = describe_vision(config, self.description)
+        parts = (about.vision, about.embedding)
+        vision, embedding = (configured(SessionOptions(), part.session) for part in parts)
+        return Vision(about, (vision, embedding), self.type)
 
     def _opened(self, *entries: str) -> InferenceSession:
         """Open the graph; some session entries name its logits."""
@@ -183,14 +222,14 @@ class Model:
 
     def _check_inputs(self) -> None:
         about = self.description
-        if about.inputs["input_ids"] not in self._args:
-            raise Refused(f"the graph has no input {about.inputs['input_ids']!r}")
+        taken = "input_ids" if self.vision is None else "inputs_embeds"
+        if about.inputs[taken] not in self._args:
+            raise Refused(f"the graph has no input {about.inputs[taken]!r}")
         if about.outputs["logits"] not in self.outputs:
             raise Refused(f"the graph has no output {about.outputs['logits']!r}")
         if not self.caches:
             raise Refused(f"the graph has no input {about.inputs['past_key_names']!r} of any layer")
-        roles = ("input_ids", "attention_mask", "position_ids")
-        ids = {about.inputs[role] for role in roles}
+        ids = {about.inputs[role] for role in (taken, "attention_mask", "position_ids")}
         fed = {} if self.encoder is None else self.encoder.feeds
         for name, arg in self._args.items():
             if name in self.adapter_inputs.asked or name in fed:
@@ -202,6 +241,8 @@ class Model:
             if name not in ids and name not in self.caches:
                 raise Unsupported(f"the graph asks for the input {name!r}, which nobody gives")
             types, rank = (IDS.keys(), 2) if name in ids else (FLOAT_NAMES.keys(), 4)
+            if name == about.inputs["inputs_embeds"]:
+                types, rank = FLOAT_NAMES.keys(), 3
             # Positions in time, height and width: of text, they are the same.
             if name == about.inputs["position_ids"] and self.position_axes > 1:
                 rank = POSITION_AXES

@@ -96,6 +96,8 @@ class Writer(Figures):
         draft: The folder of a model that drafts tokens; none if empty.
         drafted: The number of tokens drafted at once; by default the folder's, or 3 for ``draft``.
 
+        images: Files of images that ``continued``'s text is about.
+
     Raises:
         Refused: The model takes sounds, or beams would end before strings.
     """
@@ -109,6 +111,7 @@ class Writer(Figures):
         adapter: str = "",
         draft: str = "",
         drafted: int | None = None,
+        images: Sequence[str] = (),
     ) -> None:
         super().__init__()
         if model.encoder is not None and model.encoder.audio is not None:
@@ -116,7 +119,7 @@ class Writer(Figures):
                 f"a model of the type {model.type!r} transcribes sounds",
                 hint="--audio FILE names one",
             )
-        self._tokenizer = Tokenizer(model)
+        self._model, self._tokenizer = model, Tokenizer(model)
         params = GeneratorParams(model)
         params.set_search_options(**search)
         if schema:
@@ -133,7 +136,7 @@ class Writer(Figures):
             raise Refused(
                 "beams end at a token, and not before a text", hint="leave the stop strings out"
             )
-        self._stops = tuple(stops)
+        self._stops, self._images = tuple(stops), tuple(images)
         StopStrings(self._stops)
         self._generator = Generator(model, params)
         if adapter:
@@ -148,7 +151,12 @@ class Writer(Figures):
         return told["acceptance_rate"] if told["draft_tokens_evaluated"] else None
 
     def continued(self, text: str, most: int) -> Iterator[str]:
-        """Yield what follows a text, piece by piece; at most so many tokens."""
+        """Yield what follows a text, piece by piece; at most so many tokens.
+
+        With images, the text is a message about them, and what follows is the answer.
+        """
+        if self._images:
+            return self._about_images(text, most)
         return self._after(self._tokenizer.encode(text), most)
 
     def answered(self, messages: Sequence[dict[str, Any]], most: int) -> Iterator[str]:
@@ -157,6 +165,20 @@ class Writer(Figures):
         # The template writes the special tokens itself.
         self._tokenizer.update_options(add_special_tokens=False)
         return self._after(self._tokenizer.encode(prompt), most)
+
+    def _about_images(self, text: str, most: int) -> Iterator[str]:
+        """Yield the answer to a message whose images come before its text."""
+        from tenonnx_generate.encoder import TOKENS
+        from tenonnx_generate.picture_files import Images  # few texts have some
+
+        start = time.perf_counter()
+        content = [*({"type": "image"} for _ in self._images), {"type": "text", "text": text}]
+        prompt = self._tokenizer.apply_chat_template([{"role": "user", "content": content}])
+        given = self._model.create_multimodal_processor()(prompt, images=Images.open(*self._images))
+        self._generator.rewind_to(0)
+        self._generator.set_inputs(given)
+        self.read += given[TOKENS].shape()[1]
+        yield from self.generated(self._generator, self._tokenizer, self._stops, most, start)
 
     def _adapt(self, model: Model, adapter: str) -> None:
         from tenonnx_generate.adapters import Adapters

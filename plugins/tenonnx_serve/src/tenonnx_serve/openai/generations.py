@@ -233,6 +233,8 @@ class Generations:
         generator = Generator(self.model.model, job.params)
         if job.adapter and self.model.adapters is not None:
             generator.set_active_adapter(self.model.adapters, job.adapter)
+        for name, array in job.images.items():
+            generator.set_model_input(name, array)
         for token in job.prompt[1:].tolist() if job.tells_prompt else ():
             generator.append_tokens(job.prompt[generator.token_count() :][:1])
             job.stop.check()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,16 @@ import numpy as np
 
 from tenonnx import InferenceSession
 from tenonnx.cli import memory
-from tenonnx_generate import Adapters, Config, Generator, GeneratorParams, Model, Tokenizer
+from tenonnx_generate import (
+    Adapters,
+    Config,
+    Generator,
+    GeneratorParams,
+    Images,
+    Model,
+    Tokenizer,
+)
+from tenonnx_generate.encoder import TOKENS
 from tenonnx_generate.guidance import vocabulary_of
 from tenonnx_serve.config import ModelConfig, rows_of, threads_of
 from tenonnx_serve.openai.errors import Wrong
@@ -68,7 +78,7 @@ class LanguageModel:
         self.statistics = Statistics()
         params = GeneratorParams(self.model)
         self.context = params.max_length  # of the folder's search, or the context
-        self.drafts = settings.drafts and params.drafts
+        self.drafts = settings.drafts and params.drafts and self.model.vision is None
         self.rows = rows_of(said) or settings.rows or fitting_rows(self.model, self.context)
         self.created = int((folder / "genai_config.json").stat().st_mtime)
 
@@ -79,7 +89,7 @@ class LanguageModel:
 
     @cached_property
     def processor(self) -> Any:
-        """The processor that turns sounds into inputs."""
+        """The processor that turns sounds or images into inputs."""
         return self.model.create_multimodal_processor()
 
     def params(self) -> GeneratorParams:
@@ -120,9 +130,29 @@ class LanguageModel:
         Raises:
             Wrong: It is longer than the model's context.
         """
+        self.check_text(text, param)
+        return self.tokenizer.encode(text, add_special_tokens=special)
+
+    def pictured(self, text: str, images: Sequence[bytes]) -> dict[str, NDArray]:
+        """Return a prompt with images as the model's inputs: its tokens, and pixels.
+
+        Raises:
+            Wrong: It is longer than the model's context.
+            Refused: An image cannot be read, or the prompt has not a place for each.
+        """
+        self.check_text(text, "messages")
+        given = self.processor(text, images=Images.open_bytes(*images))
+        made = {name: tensor.as_numpy() for name, tensor in given.items()}
+        return made | {TOKENS: made[TOKENS][0]}
+
+    def check_text(self, text: str, param: str) -> None:
+        """Check that a text may fit into the context, before it is encoded.
+
+        Raises:
+            Wrong: It cannot.
+        """
         if len(text) > LONGEST_TOKEN * self.context:
             raise too_long(f"more than {self.context}", self.context, param)
-        return self.tokenizer.encode(text, add_special_tokens=special)
 
     def written(self, token: int) -> bytes:
         """Return a token's bytes, which may be a part of a character."""

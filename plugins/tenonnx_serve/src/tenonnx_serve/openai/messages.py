@@ -21,11 +21,20 @@ Token = Annotated[int, Meta(ge=0, lt=1 << 31)]
 Text = Annotated[str, Meta(min_length=1)]
 
 
-class Part(Struct):  # type: ignore[misc]  # the checker sees no msgspec
-    """A part of a message's content."""
+class ImageUrl(Struct):  # type: ignore[misc]  # the checker sees no msgspec
+    """An image of a message; the model's own operations say how many details it sees."""
+
+    url: str
+    detail: Any = None
+
+
+class Part(Struct):  # type: ignore[misc]  # likewise
+    """A part of a message's content: a text, or an image in the form of chats or responses."""
 
     type: str
     text: str | None = None
+    image_url: ImageUrl | str | None = None
+    detail: Any = None
 
 
 class CalledFunction(Struct):  # type: ignore[misc]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import binascii
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenonnx_generate import GeneratorParams
+from tenonnx_generate.encoder import TOKENS
 from tenonnx_generate.errors import Refused
 from tenonnx_serve.openai import forms, tools
 from tenonnx_serve.openai.errors import Wrong
@@ -18,6 +21,7 @@ from tenonnx_serve.openai.messages import (
     ChatMessage,
     ChatRequest,
     CompletionRequest,
+    Part,
     Sampling,
     Tool,
 )
@@ -28,6 +32,9 @@ DEFAULT_COMPLETION = 16
 
 # Of one request.
 MOST_TEXTS = 2048
+
+# The head of an image that is in its address.
+DATA_URL = re.compile(r"data:image/[\w.+-]{1,40};base64,", re.ASCII | re.IGNORECASE)
 
 # Fields that are search options of the same name.
 SAME_NAME = ("repetition_penalty", "frequency_penalty", "presence_penalty", "min_p")
@@ -72,13 +79,15 @@ def chat(model: LanguageModel, asked: ChatRequest, limit: int) -> Prepared:
     # They would replace arguments of the call below.
     if set(values) & {"messages", "tools", "template_str"}:
         raise Wrong("chat_template_kwargs has a name that is taken", "chat_template_kwargs")
+    contents: list[bytes] | None = None if model.model.vision is None else []
     text = model.tokenizer.apply_chat_template(
-        [message(each, n) for n, each in enumerate(asked.messages)],
+        [message(each, n, contents) for n, each in enumerate(asked.messages)],
         tools=[_described(tool) for tool in offered] or None,
         **values,
     )
+    images = dict(model.pictured(text, contents)) if contents else {}
     # The template has written the special tokens already.
-    prompt = model.encode(text, "messages", special=False)
+    prompt = images.pop(TOKENS) if images else model.encode(text, "messages", special=False)
     asked_most = asked.max_tokens
     if asked.max_completion_tokens is not None:
         asked_most = asked.max_completion_tokens
@@ -94,6 +103,8 @@ def chat(model: LanguageModel, asked: ChatRequest, limit: int) -> Prepared:
         guidance = ("json_schema", schema)
     top = (asked.top_logprobs or 0) if asked.logprobs else -1
     jobs = _jobs(model, asked, [(prompt, most)], guidance, top)
+    for job in jobs:
+        job.images = images
     return Prepared(jobs, len(prompt), form)
 
 
@@ -187,17 +198,20 @@ def _bias(params: GeneratorParams, asked: Sampling) -> None:
             raise Wrong(f"{param}: {error}", param) from None
 
 
-def message(given: ChatMessage, number: int) -> dict[str, Any]:
-    """Return a message as templates have it: content as text, arguments as objects."""
-    content = given.content
+def message(given: ChatMessage, number: int, images: list[bytes] | None = None) -> dict[str, Any]:
+    """Return a message as templates have it: content as text, arguments as objects.
+
+    Args:
+        given: The message.
+        number: Its place among the messages.
+        images: The contents of its images are appended; ``None`` if the model takes none. The
+            content of a message with images is a list of parts.
+    """
+    content: Any = given.content
     if isinstance(content, list):
-        for part in content:
-            if part.type != "text" or part.text is None:
-                raise Wrong(
-                    f"a part of a message is {part.type!r:.40}: the model takes text alone",
-                    f"messages[{number}].content",
-                )
-        content = "".join(part.text or "" for part in content)
+        content = [_part(part, f"messages[{number}].content", images) for part in content]
+        if all(part["type"] == "text" for part in content):
+            content = "".join(part["text"] for part in content)
     role = "system" if given.role == "developer" else given.role
     made: dict[str, Any] = {"role": role, "content": content or ""}
     for key in ("name", "tool_call_id"):
@@ -213,6 +227,25 @@ def message(given: ChatMessage, number: int) -> dict[str, Any]:
             for call in given.tool_calls
         ]
     return made
+
+
+def _part(part: Part, where: str, images: list[bytes] | None) -> dict[str, str]:
+    """Return a part of a message as templates have it."""
+    if part.type == "text" and part.text is not None:
+        return {"type": "text", "text": part.text}
+    url = part.image_url if isinstance(part.image_url, str) else getattr(part.image_url, "url", "")
+    if part.type != "image_url" or images is None or not url:
+        takes = "text alone" if images is None else "text and images"
+        raise Wrong(f"a part of a message is {part.type!r:.40}: the model takes {takes}", where)
+    if not (head := DATA_URL.match(url)):
+        raise Wrong(
+            "the image is no data:image/...;base64,... address, and this server fetches none", where
+        )
+    try:
+        images.append(binascii.a2b_base64(url[head.end() :], strict_mode=True))
+    except (binascii.Error, ValueError) as error:
+        raise Wrong(f"the image is no base64: {error}", where) from None
+    return {"type": "image"}
 
 
 def _arguments(call: Any, number: int) -> Any:

@@ -22,6 +22,9 @@ from tenonnx_serve.openai.messages import (
     ToolCall,
 )
 
+# Kinds of parts here, and in chats.
+CHAT_PARTS = {"input_text": "text", "output_text": "text", "input_image": "image_url"}
+
 
 class Item(Struct):  # type: ignore[misc]  # the checker sees no msgspec
     """An item of the input: a message, a call of an earlier answer, or its result."""
@@ -158,8 +161,10 @@ def _messages(items: list[Item]) -> Iterator[ChatMessage]:
 def _parts(content: str | list[Part]) -> str | list[Part]:
     if isinstance(content, str):
         return content
-    texts = ("input_text", "output_text", "text")
-    return [Part("text" if part.type in texts else part.type, part.text) for part in content]
+    return [
+        Part(CHAT_PARTS.get(part.type, part.type), part.text, part.image_url, part.detail)
+        for part in content
+    ]
 
 
 def _tool(tool: FunctionTool) -> Tool:

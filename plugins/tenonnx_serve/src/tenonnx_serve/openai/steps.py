@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -49,6 +49,7 @@ class Job:
             before the first step.
         usage: Tokens and waiting time, once it has ended in an engine.
         drafted: Tokens that were drafted for it, and those of them that came.
+        images: Inputs of the model besides tokens, of the images in the prompt.
         stop: Ends it.
         done: No more of it is wanted.
         cancel: Ends it in the engine.
@@ -64,6 +65,7 @@ class Job:
     prompt_chances: list[list[tuple[int, float]]] = field(default_factory=list)
     usage: TurnUsage | None = None
     drafted: tuple[int, int] = (0, 0)
+    images: Mapping[str, Any] = field(default_factory=dict)
     stop: Stop = field(default_factory=lambda: Stop(float("inf")))
     done: bool = False
     cancel: Callable[[], None] = _nothing
