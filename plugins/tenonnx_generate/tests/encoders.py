@@ -36,14 +36,22 @@ SCALE = 1 / np.sqrt(HEAD)
 START = [BOS, 97, 98]
 
 
-def write_encoded(folder: Path, *, text: bool = False, whole: bool = False, **changes: Any) -> Path:
-    """Write a folder; ``changes`` are of ``model``, its sections or ``search``, by dotted path."""
+def write_encoded(
+    folder: Path, *, text: bool = False, whole: bool = False, aligned: bool = False, **changes: Any
+) -> Path:
+    """Write a folder; ``changes`` are of ``model``, its sections or ``search``, by dotted path.
+
+    With ``aligned``, the decoder returns the scores of its cross attention.
+    """
     folder.mkdir(exist_ok=True)
     weights = random_weights()
     seconds = 30 if whole else 1
     weights["places"] = np.tile(weights["places"], (seconds, 1))
     onnx.save(encoder(weights, text, seconds), folder / "encoder.onnx")
-    onnx.save(decoder(weights, text, seconds), folder / "decoder.onnx")
+    made = decoder(weights, text, seconds)
+    if aligned:
+        return_cross_scores(made, seconds)
+    onnx.save(made, folder / "decoder.onnx")
     config = configuration(text)
     for path, new in changes.items():
         *sections, key = path.split(".")
@@ -254,6 +262,43 @@ def decoder(weights: dict[str, NDArray], text: bool, seconds: int = 1) -> onnx.M
         value(f"present_{kind}_self_{i}", FLOAT, ["b", HEADS, "all", HEAD]) for kind, i in names
     ]
     return model(nodes, inputs, outputs, held, domains={"com.microsoft": 1})
+
+
+def return_cross_scores(proto: onnx.ModelProto, seconds: int = 1) -> None:
+    """Have a decoder return the scores of its cross attention, before softmax."""
+    graph = proto.graph
+    for name, array in (
+        ("cross_split", np.array([0, -1, HEADS, HEAD])),
+        ("cross_scale", np.array(SCALE, np.float32)),
+    ):
+        graph.initializer.append(onnx.numpy_helper.from_array(array, name))
+    for i in range(LAYERS):
+        graph.node.extend(
+            [
+                node("Reshape", f"cq{i}_m cross_split", f"cq{i}_r"),
+                node("Transpose", f"cq{i}_r", f"cq{i}_t", perm=[0, 2, 1, 3]),
+                node("Transpose", f"past_key_cross_{i}", f"ck{i}_t", perm=[0, 1, 3, 2]),
+                node("MatMul", f"cq{i}_t ck{i}_t", f"cqk{i}"),
+                node("Mul", f"cqk{i} cross_scale", f"output_cross_qk_{i}"),
+            ]
+        )
+        shape = ["b", HEADS, "n", PLACES * seconds]
+        graph.output.append(value(f"output_cross_qk_{i}", FLOAT, shape))
+
+
+def cross_scores(states: NDArray, tokens: list[int]) -> NDArray:
+    """Return the scores [layers, heads, tokens, places] of the cross attention, in numpy."""
+    weights = random_weights()
+    x = weights["table"][tokens] + weights["positions"][: len(tokens)]
+    later = np.triu(np.full((len(tokens), len(tokens)), -np.inf), 1)
+    found = []
+    for i in range(LAYERS):
+        w = {name: weights[f"{name}{i}"] for name in ("q", "k", "v", "o", "cq", "ck", "cv", "co")}
+        x = x + attended(x @ w["q"], x @ w["k"], x @ w["v"], later) @ w["o"]
+        q, k = (each.reshape(len(each), HEADS, HEAD) for each in (x @ w["cq"], states @ w["ck"]))
+        found.append(np.einsum("qhd,khd->hqk", q, k) * SCALE)
+        x = x + attended(x @ w["cq"], states @ w["ck"], states @ w["cv"], 0) @ w["co"]
+    return np.array(found)
 
 
 def encoded(features: NDArray) -> NDArray:

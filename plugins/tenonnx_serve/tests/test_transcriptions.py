@@ -34,6 +34,7 @@ TYPE = b"multipart/form-data; boundary=xyz"
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     root = tmp_path_factory.mktemp("models")
     write_encoded(root / "speech")
+    write_encoded(root / "aligned", aligned=True)
     write_folder(root / "tiny")
     limits = Limits(body=200_000, seconds=20)
     with serving(Settings(str(root), port=0, grpc_port=None, limits=limits)) as found:
@@ -130,7 +131,9 @@ def test_a_client_that_leaves_a_stream_stops_its_transcript(
     ({"temperature": b"hot"}, 400, "temperature"),
     ({"temperature": b"2"}, 400, "temperature"),
     ({"response_format": b"ass"}, 400, "response_format"),
-    ({"timestamp_granularities[]": b"word"}, 400, "times of words"),
+    ({"timestamp_granularities[]": b"word"}, 400, "in verbose_json alone"),
+    ({"timestamp_granularities[]": b"word", "response_format": b"verbose_json"}, 400,
+     "no such output"),
     ({"timestamp_granularities[]": b"day"}, 400, "timestamp_granularities"),
     ({"others[]": b"day"}, 400, "unknown field 'others'"),
     ({"stream": b"true", "response_format": b"srt"}, 400, "stream"),
@@ -185,3 +188,22 @@ def test_contents_with_boundaries_in_them() -> None:
     content = b"--xyz\r\n\r\n--xy\r\n-- xyz"
     found = parsed(form({"model": b"m", "file": content[7:]}), TYPE)
     assert found.file == content[7:]
+
+
+def test_words_have_times(running: Running, sound: bytes) -> None:
+    fields = {"model": b"aligned", "file": sound, "language": b"en"}
+    options = {"response_format": b"verbose_json", "timestamp_granularities[]": b"word"}
+    status, said = asked(running, **fields, **options)
+    assert status == 200, said
+    made = Transcriber(Model(Path(running.settings.source) / "aligned"), {}, language="en")
+    (clip,) = Audios.open_bytes(sound)
+    expected = []
+    for number in range(3):
+        list(made.piece(clip, number, 99))
+        expected += made.words(clip, number)
+    assert said["words"] == [
+        {"word": word.text.strip(), "start": word.start, "end": word.end} for word in expected
+    ]
+    assert said["segments"]
+    status, plain = asked(running, **fields, response_format=b"verbose_json")
+    assert (status, "words" in plain) == (200, False)

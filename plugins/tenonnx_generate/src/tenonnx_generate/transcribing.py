@@ -6,18 +6,21 @@ import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from tenonnx_generate import word_times
 from tenonnx_generate.audio import Audios, Clip
 from tenonnx_generate.encoder import AUDIO
-from tenonnx_generate.errors import Refused
+from tenonnx_generate.errors import Refused, Unsupported
 from tenonnx_generate.generator import Generator
 from tenonnx_generate.model import Model
 from tenonnx_generate.options import GeneratorParams
 from tenonnx_generate.processor import MultiModalProcessor
 from tenonnx_generate.stops import StopStrings
+from tenonnx_generate.word_times import Word
 from tenonnx_generate.writing import Figures
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
@@ -31,6 +34,10 @@ BEFORE = "<|startofprev|>"
 
 LANGUAGE = re.compile(r"<\|[a-z]{2,3}\|>")
 MOST_LANGUAGES = 256
+
+# Tokens that are run at once for the times of words: scores of all heads for 1500 places each are
+# 120 MB in the largest Whisper.
+ALIGNED_TOKENS = 32
 
 
 class Transcriber(Figures):
@@ -72,7 +79,11 @@ class Transcriber(Figures):
         params.set_search_options(**search)
         self._stops = tuple(stops)
         StopStrings(self._stops)
-        self._generator = Generator(model, params)
+        self._model, self._generator = model, Generator(model, params)
+        self._begins, self._limit = 0, params.max_length
+        # A piece of a text that is read again is one run.
+        chunk = params.get_search_options()["chunk_size"]
+        self._aligned = min(chunk or ALIGNED_TOKENS, ALIGNED_TOKENS)
         self._prompt = self._tokenizer.encode(prompt, add_special_tokens=False) if prompt else None
         if self._prompt is None:
             self._begin = self._token(START)
@@ -109,10 +120,78 @@ class Transcriber(Figures):
         self._generator.rewind_to(0)
         self._generator.set_model_input(AUDIO, self._processor.piece(clip, number))
         prompt = self._begun() if self._prompt is None else self._prompt
+        self._begins = len(prompt)
         self._generator.rewind_to(0)
         self._generator.append_tokens(prompt)
         self.read += len(prompt)
         return self.generated(self._generator, self._tokenizer, self._stops, most, start)
+
+    def words(self, clip: Clip, number: int) -> list[Word]:
+        """Return the words of the latest piece with their times in the sound.
+
+        The decoder reads the text once more, for what it attends to at each token.
+
+        Args:
+            clip: The sound.
+            number: The piece.
+
+        Raises:
+            Unsupported: The decoder does not return the scores of its cross attention.
+        """
+        tokens = self._generator.get_sequence(0)
+        text = tokens[self._begins :].tolist()
+        if not text:
+            return []
+        scores = self._cross_scores(tokens)
+        second = self.seconds / scores.shape[-1]
+        start = number * self.seconds
+        heard = min(clip.seconds - start, self.seconds)
+        scores = scores[..., : max(round(heard / second), 1)]
+        places = word_times.token_places(scores, self._begins, len(text))
+        words = word_times.words_of(text, self._tokenizer.decode, self.language)
+        return [
+            replace(word, start=word.start + start, end=word.end + start)
+            for word in word_times.timed(words, places, second)
+        ]
+
+    def check_words(self) -> None:
+        """Check that words have times.
+
+        Raises:
+            Unsupported: The decoder does not return the scores of its cross attention.
+        """
+        names = self._cross_names()
+        if any(name not in self._model.outputs for name in names.values()):
+            raise Unsupported(
+                f"times of words are found in {next(iter(names.values()))!r}, and the decoder has "
+                f"no such output",
+                hint="export the decoder with the scores of its cross attention",
+            )
+
+    def _cross_names(self) -> dict[int, str]:
+        """Return the output of each layer that has heads which follow the sound."""
+        name = self._model.description.outputs["output_cross_qk_names"]
+        return {layer: name.replace("%d", str(layer)) for layer, _ in self._heads()}
+
+    def _heads(self) -> list[tuple[int, int]]:
+        about = self._model.description
+        return word_times.alignment_heads(about.folder, about.layers, about.key_heads)
+
+    def _cross_scores(self, tokens: NDArray) -> NDArray:
+        """Return the scores [heads, tokens, places] of a text and the token that ends it."""
+        self.check_words()
+        about = self._model.description
+        whole = np.append(tokens, about.eos[:1]).astype(np.int32)[: self._limit]
+        self._generator.rewind_to(0)
+        found = []
+        for start in range(0, len(whole), self._aligned):
+            self._generator.append_tokens(whole[start : start + self._aligned])
+            layers = {
+                layer: self._generator.get_output(name)[0]
+                for layer, name in self._cross_names().items()
+            }
+            found.append(np.stack([layers[layer][head] for layer, head in self._heads()]))
+        return np.concatenate(found, axis=1).astype(np.float32)
 
     @property
     def seconds(self) -> int:

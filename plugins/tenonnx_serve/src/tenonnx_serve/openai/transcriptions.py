@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Meta, Struct
 
 from tenonnx_generate import Audios
-from tenonnx_generate.errors import NotInstalled
+from tenonnx_generate.errors import NotInstalled, Unsupported
 from tenonnx_generate.transcribing import Transcriber
+from tenonnx_generate.word_times import Word
 from tenonnx_serve.openai.errors import Wrong
 from tenonnx_serve.openai.generations import Generations
 from tenonnx_serve.openai.language_model import LanguageModel
@@ -41,6 +42,11 @@ class TranscriptionForm(Struct, kw_only=True):  # type: ignore[misc, call-arg]
     user: str | None = None
     file: bytes = b""
 
+    @property
+    def has_words(self) -> bool:
+        """Whether the times of words are asked for."""
+        return "word" in self.timestamp_granularities
+
 
 @dataclass(frozen=True)
 class Transcript:
@@ -51,12 +57,14 @@ class Transcript:
         language: Its language.
         seconds: How long the sound is.
         piece: How long a piece is.
+        words: The words with their times, if they were asked for.
     """
 
     texts: list[str]
     language: str
     seconds: float
     piece: int
+    words: list[Word] | None = None
 
     @property
     def text(self) -> str:
@@ -90,13 +98,19 @@ class Transcript:
         """Return it in OpenAI's form."""
         if form == "json":
             return {"text": self.text}
-        return {
+        told: dict[str, Any] = {
             "task": "transcribe",
             "language": self.language,
             "duration": self.seconds,
             "text": self.text,
             "segments": self.segments,
         }
+        if self.words is not None:
+            told["words"] = [
+                {"word": word.text.strip(), "start": word.start, "end": word.end}
+                for word in self.words
+            ]
+        return told
 
 
 def _clock(seconds: float, point: str) -> str:
@@ -116,7 +130,7 @@ def transcribed(
     """Return the transcript of a sound; ``tell`` is called with each part of the text before.
 
     Raises:
-        Wrong: It is in a container that this server does not read.
+        Wrong: It is in a container that this server does not read, or there are no times of words.
         TenonnxError: It is no sound that can be read, or the model has not the language.
     """
     try:
@@ -131,14 +145,22 @@ def transcribed(
         before=asked.prompt or "",
         processor=model.processor,
     )
-    texts = []
+    texts, words = list[str](), list[Word]()
+    if asked.has_words:
+        try:
+            made.check_words()
+        except Unsupported as error:
+            raise Wrong(str(error), "timestamp_granularities", "unsupported_parameter") from None
     for number in range(made.count(clip)):
         parts = []
         for part in made.piece(clip, number, model.context):
             parts.append(part)
             tell(part)
         texts.append("".join(parts))
-    return Transcript(texts, made.language, clip.seconds, made.seconds)
+        if asked.has_words:
+            words += made.words(clip, number)
+    told = words if asked.has_words else None
+    return Transcript(texts, made.language, clip.seconds, made.seconds, told)
 
 
 async def chunks(
@@ -201,8 +223,8 @@ def parsed(body: bytes, content_type: bytes, ignores_unknown: bool = False) -> T
         raise Wrong(str(error)) from None
     if found.stream and found.response_format not in ("json", "text"):
         raise Wrong(f"a stream is of text: response_format is {found.response_format}", "stream")
-    if "word" in found.timestamp_granularities:
-        raise Wrong("times of words are not to be had here", "timestamp_granularities")
+    if found.has_words and found.response_format != "verbose_json":
+        raise Wrong("times of words are in verbose_json alone", "timestamp_granularities")
     return found
 
 
