@@ -63,7 +63,7 @@ def test_one_model(path: Path, weight: Any) -> None:
     for body, said in (
         (b"{", "Expecting"),
         ([], "inputs"),
-        ({"inputs": {"x": [["a"]]}}, "no list of numbers"),
+        ({"inputs": {"x": [["a"]]}}, "expected a list of numbers"),
         ({"inputs": {"x": [[1], [1, 2]]}}, "inhomogeneous"),
         ({"inputs": {"z": [1]}}, "'z'"),
         ({"inputs": {"x": [[1, 2]]}}, "input 'x'"),
