@@ -106,12 +106,15 @@ Where onnxruntime differs from the specification or from ONNX's own tests, tenon
 - TreeEnsembleClassifier's class is the one of the greatest sum of votes. If both of two classes
   have votes, onnxruntime's label is 1 where the second's sum is positive, else 0, whatever the
   labels are; of more, a class without a vote in a row cannot win there. With two base values,
-  onnxruntime drops the votes of a class that alone has any.
+  onnxruntime drops the votes of a class that alone has any. A single class is each row's, and its
+  score is transformed; onnxruntime's label is then 1 or 0 by the sum's sign, the score is not
+  transformed, and a label of text ends the process.
 - Regressors of ai.onnx.ml apply their post transform to a single target too. Transform 1 of
   TreeEnsemble is SOFTMAX and 2 is LOGISTIC; onnxruntime swaps them.
 - Attention's score output with a causal mask is as in the tests.
 - Padding of `SAME_UPPER` and `SAME_LOWER` includes dilations and is never negative, even if strides
-  are longer than kernels.
+  are longer than kernels. `VALID` pools whole windows alone, with `ceil_mode` as well; onnxruntime
+  and ONNX's shape inference then round up.
 - A Slice that goes backwards to the largest integer is empty.
 - An LSTM's `clip` also applies to its cells when tanh reads them.
 - RegexFullMatch and Tokenizer match simple patterns by Python's `re`, with RE2's answers. All

@@ -40,6 +40,19 @@ def test_shapes_are_inferred(form: str, tmp_path: Path) -> None:
     assert outputs(source) == [("tensor(float)", [1, 4, 6, 6])]
 
 
+@pytest.mark.parametrize("op", ["MaxPool", "AveragePool", "LpPool"])
+def test_whole_windows_are_pooled_and_inferred(op: str) -> None:
+    """``VALID`` ignores ``ceil_mode``, by the operators' text; ONNX's inference rounds up."""
+    pool = node(op, "x", "h", kernel_shape=[2], strides=[2], auto_pad="VALID", ceil_mode=1)
+    given = value("x", FLOAT, [1, 1, 5])
+    proto = model([pool, node("Relu", "h", "y")], [given], [value("y")], opset=22)
+    x = np.ones((1, 1, 5), np.float32)
+    for level in (0, 99):
+        session = opened(proto, graph_optimization_level=tenonnx.GraphOptimizationLevel(level))
+        (found,) = session.run(None, {"x": x})
+        assert list(found.shape) == session.get_outputs()[0].shape == [1, 1, 2]
+
+
 def test_a_file_that_is_gone_leaves_the_model_as_it_runs(tmp_path: Path) -> None:
     path = tmp_path / "model.onnx"
     onnx.save(convolution(), path)

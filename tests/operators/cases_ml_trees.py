@@ -143,6 +143,22 @@ CASES = [
         {**LONE, "classlabels_int64s": (1, 2, 3)},
         name="classes-without-votes",
     ),
+    MlCase(
+        "TreeEnsembleClassifier",
+        1,
+        [ROWS],
+        (np.array([7, 7, 7, 7]), LONE_SCORE[:, None]),
+        {**LONE, "classlabels_int64s": (7,)},
+        name="one-class",
+    ),
+    MlCase(
+        "TreeEnsembleClassifier",
+        1,
+        [ROWS],
+        (text("u", "u", "u", "u"), 1 / (1 + np.exp(-LONE_SCORE[:, None]))),
+        {**FOREST, **cast("class", 1), "classlabels_strings": ("u",), "post_transform": "LOGISTIC"},
+        name="one-class-of-text",
+    ),
     *(
         MlCase(
             "TreeEnsemble",

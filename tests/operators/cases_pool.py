@@ -124,6 +124,18 @@ MAXIMA = [
         {"kernel_shape": (2,), "strides": (2,), "auto_pad": "VALID", "ceil_mode": 1},
         name="valid-whatever-the-ceiling",
     ),
+    *(
+        Case(
+            operator,
+            19 if operator == "AveragePool" else 12,
+            [np.float32([[[1, 2, 3, 4]]])],
+            np.float32([[[1, 3]]]),
+            {"kernel_shape": (1,), "strides": (2,), "auto_pad": pad},
+            name=f"{pad}-of-strides-longer-than-kernels",
+        )
+        for operator in ("AveragePool", "MaxPool")
+        for pad in ("SAME_UPPER", "SAME_LOWER")
+    ),
     Case(
         "MaxPool",
         11,
