@@ -45,7 +45,7 @@ def test_whole_windows_are_pooled_and_inferred(op: str) -> None:
     """``VALID`` ignores ``ceil_mode``, by the operators' text; ONNX's inference rounds up."""
     pool = node(op, "x", "h", kernel_shape=[2], strides=[2], auto_pad="VALID", ceil_mode=1)
     given = value("x", FLOAT, [1, 1, 5])
-    proto = model([pool, node("Relu", "h", "y")], [given], [value("y")], opset=22)
+    proto = model([pool, node("Relu", "h", "y")], [given], [value("y", FLOAT, None)], opset=22)
     x = np.ones((1, 1, 5), np.float32)
     for level in (0, 99):
         session = opened(proto, graph_optimization_level=tenonnx.GraphOptimizationLevel(level))
