@@ -171,7 +171,9 @@ class CapturedRun:
             known = (
                 result is None or is_fixed(result) or (made.run is None and self._is_same(result))
             )
-            self._values[slot] = result if known else self._result(result, slot, first, made)
+            found = result if known else self._result(result, slot, first, made)
+            if slot >= 0:
+                self._values[slot] = found
         if made.run is not None:
             self._launch(made)
 
