@@ -161,6 +161,63 @@ def with_convolution() -> onnx.ModelProto:
     return proto
 
 
+def with_recurrence() -> onnx.ModelProto:
+    """Return a decoder with a convolution, and after it the sum of all tokens before.
+
+    The states have the names and ranks that onnxruntime-genai looks for.
+    """
+    proto = with_convolution()
+    graph, layer = proto.graph, LAYERS
+    for values in (graph.input, graph.output):
+        for each in values:
+            each.name = each.name.replace("past_conv.", "past_key_values.")
+            each.name = each.name.replace("present_conv.", "present.")
+            if each.name in (f"past_key_values.{layer}", f"present.{layer}"):
+                each.name += ".conv_state"
+    for each in graph.node:
+        for names in (each.input, each.output):
+            renamed = [
+                name.replace(f"past_conv.{layer}", f"past_key_values.{layer}.conv_state").replace(
+                    f"present_conv.{layer}", f"present.{layer}.conv_state"
+                )
+                for name in names
+            ]
+            names[:] = renamed
+    graph.node.pop()  # the head
+    held = {"as_row": np.array([0, 1, WIDTH]), "as_state": np.array([0, 1, 1, WIDTH])}
+    held |= {"second": np.array(1), "second_1": np.array([1]), "tenth": np.float32(0.1)}
+    for name, array in held.items():
+        graph.initializer.append(onnx.numpy_helper.from_array(np.asarray(array), name))
+    past, present = f"past_key_values.{layer}.recurrent_state", f"present.{layer}.recurrent_state"
+    graph.node.extend(
+        [
+            node("Reshape", f"{past} as_row", "sum_before"),
+            node("CumSum", "whole second", "sums"),
+            node("Add", "sums sum_before", "sums_all"),
+            node("ReduceSum", "whole second_1", "sum_new"),
+            node("Add", "sum_new sum_before", "sum_after"),
+            node("Reshape", "sum_after as_state", present),
+            node("Mul", "sums_all tenth", "scaled"),
+            node("Add", "whole scaled", "summed"),
+            node("MatMul", "summed head", "logits"),
+        ]
+    )
+    graph.input.append(value(past, FLOAT, ["b", 1, 1, WIDTH]))
+    graph.output.append(value(present, FLOAT, ["b", 1, 1, WIDTH]))
+    return proto
+
+
+def write_recurrent(folder: Path) -> Path:
+    """Write a folder of the type ``granitemoehybrid``, whose last layer has both kinds of state."""
+    write_folder(folder, model={"type": "granitemoehybrid"})
+    onnx.save(with_recurrence(), folder / "model.onnx")
+    file = folder / "genai_config.json"
+    said = json.loads(file.read_text())
+    said["model"]["decoder"]["num_hidden_layers"] = LAYERS + 1
+    file.write_text(json.dumps(said))
+    return folder
+
+
 def write_hybrid(folder: Path, **search: Any) -> Path:
     """Write a folder of the type ``lfm2``, whose last layer is a convolution."""
     write_folder(folder, model={"type": "lfm2"}, search=search)

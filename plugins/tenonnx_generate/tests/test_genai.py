@@ -12,7 +12,10 @@ import numpy as np
 import pytest
 
 from encoders import sweep, write_encoded, write_wave
-from folders import write_folder  # the graph has nothing of the builder's but its operators
+from folders import (  # the graphs have nothing of the builder's but its operators
+    write_folder,
+    write_recurrent,
+)
 
 pytest.importorskip("onnxruntime_genai", reason="onnxruntime-genai is not installed")
 
@@ -232,3 +235,27 @@ def test_images(tmp_path: Path, kind: str) -> None:
         generator.generate_next_token()
     length = generator.token_count()  # theirs has the token that ends a text
     assert generator.get_sequence(0).tolist() == sequence[:length]
+
+
+@pytest.mark.parametrize("states", [False, True])
+def test_hybrid_decoders(tmp_path: Path, states: bool) -> None:
+    """The type has attention alone, as its builder writes it, or convolutions and recurrence."""
+    folder = tmp_path / "folder"
+    if states:
+        write_recurrent(folder)
+    else:
+        write_folder(folder, model={"type": "granitemoehybrid"})
+    prompt = [84, 104, 101, 32, 119]
+    command = [sys.executable, "-c", PROGRAM, str(folder), json.dumps([[{}, prompt]])]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    (((sequence,), logits),) = json.loads(done.stdout.splitlines()[-1])
+    model = tenonnx_generate.Model(folder)
+    params = tenonnx_generate.GeneratorParams(model)
+    params.set_search_options(max_length=60)
+    made = tenonnx_generate.Generator(model, params)
+    made.append_tokens(prompt)
+    for expected in logits:
+        np.testing.assert_allclose(made.get_logits()[0, 0], expected, atol=1e-3)
+        made.generate_next_token()
+    assert made.get_sequence(0).tolist() == sequence

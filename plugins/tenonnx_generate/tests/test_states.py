@@ -9,7 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
-from folders import write_hybrid
+from folders import write_hybrid, write_recurrent
 from tenonnx import InferenceSession
 from tenonnx_generate import Generator, GeneratorParams, Model
 from tenonnx_generate.engine import Engine
@@ -21,6 +21,11 @@ PROMPT = np.array([84, 104, 101, 32, 119, 105, 116, 104], np.int32)
 @pytest.fixture(scope="module")
 def hybrid(tmp_path_factory: pytest.TempPathFactory) -> Model:
     return Model(write_hybrid(tmp_path_factory.mktemp("hybrid") / "folder"))
+
+
+@pytest.fixture(scope="module")
+def recurrent(tmp_path_factory: pytest.TempPathFactory) -> Model:
+    return Model(write_recurrent(tmp_path_factory.mktemp("recurrent") / "folder"))
 
 
 def whole(model: Model, tokens: Any) -> Any:
@@ -42,12 +47,17 @@ def generator(model: Model, **options: Any) -> Generator:
     return Generator(model, params)
 
 
+@pytest.mark.parametrize("kind", ["hybrid", "recurrent"])
 @pytest.mark.parametrize("options", [{}, {"chunk_size": 3}, {"past_present_share_buffer": False}])
-def test_a_state_goes_with_the_tokens(hybrid: Model, options: dict[str, Any]) -> None:
-    made = generator(hybrid, max_length=30, **options)
+def test_a_state_goes_with_the_tokens(
+    request: pytest.FixtureRequest, kind: str, options: dict[str, Any]
+) -> None:
+    model = request.getfixturevalue(kind)
+    assert len(model.states) == {"hybrid": 1, "recurrent": 2}[kind]
+    made = generator(model, max_length=30, **options)
     made.append_tokens(PROMPT)
     for _ in range(9):
-        expected = whole(hybrid, made.get_sequence(0))
+        expected = whole(model, made.get_sequence(0))
         np.testing.assert_allclose(made.get_logits()[0], expected, atol=2e-5)
         made.generate_next_token()
     text = made.get_sequence(0)

@@ -16,6 +16,7 @@ from tenonnx_generate.suppression import NO_SUPPRESSION, Suppressed, suppressed_
 DECODERS = {
     *("chatglm", "decoder", "ernie4_5", "gemma", "gemma2", "gemma3_text", "gemma3_vl_text"),
     *("gemma3n_text", "gemma4_text", "glm", "gpt2", "gptoss", "granite", "hunyuandensev1"),
+    "granitemoehybrid",
     *(
         "internlm2",
         "lfm2",
@@ -55,7 +56,7 @@ OTHERS = {
     **dict.fromkeys(
         ("lfm2_audio", "moonshine", "nemotron_speech", "parakeet_tdt"), "sound beside text"
     ),
-    **dict.fromkeys(("granitemoehybrid", "nemotron_h"), "recurrent or convolution caches"),
+    "nemotron_h": "recurrent or convolution caches",
 }
 
 # Sections of models that have more graphs than a decoder.
