@@ -145,3 +145,33 @@ def test_a_product_of_more_columns_than_it_returns(rows: int, columns: int, kind
         (found,) = one.run(None, feeds)
         assert found.dtype == dtype
         np.testing.assert_array_equal(found, wanted)
+
+
+CHANNELS = {"g": floats(7, seed=1), "h": floats(7, seed=2), "v": abs(floats(7, seed=3)) + 1}
+APART = {
+    "AveragePool": ("x", {"kernel_shape": [3, 3]}),
+    "MaxPool": ("x", {"kernel_shape": [3, 3]}),
+    "GlobalAveragePool": ("x", {}),
+    "GlobalMaxPool": ("x", {}),
+    "LpPool": ("x", {"kernel_shape": [3, 3]}),
+    "InstanceNormalization": ("x g h", {}),
+    "BatchNormalization": ("x g h g v", {}),
+    "LRN": ("x", {"size": 3}),
+    "Softmax": ("x", {"axis": 1}),
+    "Gelu": ("x", {}),
+    "LpNormalization": ("x", {"axis": 1}),
+    "ReduceMean": ("x", {}),
+}
+
+
+@pytest.mark.parametrize("operator", APART)
+def test_inputs_that_lie_apart_give_the_same_bits(operator: str) -> None:
+    """Arrays that a program transposed, or spread without a copy, reach the kernel as well."""
+    names, attributes = APART[operator]
+    weights = {name: CHANNELS[name] for name in names.split()[1:]}
+    spread = np.broadcast_to(floats(1, 9, 1, 7), (2, 9, 8, 7)).transpose(0, 3, 1, 2)
+    turned = floats(2, 9, 8, 7).transpose(0, 3, 1, 2)
+    one = session([node(operator, names, "y", **attributes)], {"x": turned}, "y", weights)
+    for x in (spread, turned, spread, spread, turned):
+        whole = one.run(None, {"x": np.ascontiguousarray(x)})[0]
+        np.testing.assert_array_equal(one.run(None, {"x": x})[0], whole)

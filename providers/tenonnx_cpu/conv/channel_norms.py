@@ -6,12 +6,11 @@ import functools
 from typing import Any
 
 from tenonnx.by_name import cacheable
-from tenonnx_cpu.buffers import empty
+from tenonnx_cpu.buffers import F32, contiguous, empty
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.kernel_selection import Call, NDArray, Site, specialize
-from tenonnx_cpu.matmul.product import fits
 
 NORMALIZE = JitKernel("conv.channel_norms", "normalize_channels")
 
@@ -39,13 +38,14 @@ def _normalized(
     x: NDArray, scale: NDArray, bias: NDArray,
 ) -> Any:  # fmt: skip
     """Normalize groups of channels, or each channel if there is no number of groups."""
-    run = NORMALIZE.run
-    if run is None or not all(map(fits, (x, scale, bias))) or x.ndim < 2 or not x.size:
+    run, given = NORMALIZE.run, (x, scale, bias)
+    if run is None or any(each.dtype != F32 for each in given) or x.ndim < 2 or not x.size:
         return plain(x, scale, bias)
     channels = x.shape[1]
     parts = channels if groups is None else groups
     if channels % parts or not scale.shape == bias.shape == (channels,):
         return plain(x, scale, bias)
+    x, scale, bias = map(contiguous, given)
     y, rows = empty(x.shape), x.shape[0] * parts
     team = threads if x.size > MAX_SERIAL_NORM_ELEMENTS else 1
     arguments = (

@@ -12,7 +12,7 @@ import numpy as np
 
 from tenonnx.by_name import cacheable
 from tenonnx_array.windows import Windows, place
-from tenonnx_cpu.buffers import F32, F64, empty, frozen
+from tenonnx_cpu.buffers import F32, F64, contiguous, empty, frozen
 from tenonnx_cpu.capture.capturable import Capturable
 from tenonnx_cpu.capture.launch import Launch, ahead
 from tenonnx_cpu.conv.attributes import as_image
@@ -106,9 +106,9 @@ def _pool(attributes: PoolAttributes, x: NDArray) -> Launch | None:
     """Return what pools float32; ``None`` if no kernel does."""
     planned = _planned(attributes, x.shape)
     run = None if planned is None else planned.kernel.run
-    if planned is None or run is None or not fits(x):
+    if planned is None or run is None or x.dtype != F32:
         return None
-    y = empty(planned.output)
+    x, y = contiguous(x), empty(planned.output)
     memory = worker_floats(planned.floats, planned.threads)
     arguments = x.reshape(-1), y.reshape(-1), *planned.places, memory, planned.threads
     return Launch(run, arguments, y)
