@@ -32,7 +32,7 @@ ALIAS = onnx.parser.parse_model("""<ir_version: 10, opset_import: ["": 21]>
 """)
 
 COMPILES = """
-import json, os
+import json, os, sys
 import numpy as np
 import tenonnx, tenonnx_vec.provider as own
 
@@ -49,7 +49,8 @@ session = tenonnx.InferenceSession(given["model"], options, providers=providers)
 total = float(session.run(None, {"x": np.ones((2, 256), np.float32)})[0].sum())
 one_device = all(step.device is session.device is own.DEVICE for step in session.plan.steps)
 uploaded = session.registry.report().device
-print(json.dumps([compiled, session.load_times.uncached, one_device, total, uploaded]))
+facts = session.load_times.uncached, one_device, total, uploaded, "onnx_ir" in sys.modules
+print(json.dumps([compiled, *facts]))
 """
 
 
@@ -243,7 +244,8 @@ def compiles(site: Path, model: Path, **change: Any) -> tuple[list[int], str]:
     given = {"driver": "1.0", "min_nodes": 1, "trusted": False, "model": str(model), **change}
     where = model.parent / "cache"
     found = child(COMPILES, site, GIVEN=json.dumps(given), TENONNX_CACHE_DIR=where)
-    compiled, uncached, one_device, total, uploaded = found
+    compiled, uncached, one_device, total, uploaded, reads_models = found
+    assert reads_models == bool(compiled), "a plan is opened without the library of models"
     assert one_device
     assert total == 2 * 256 * 128
     assert uploaded == 256 * 256 * 4
