@@ -1,13 +1,16 @@
 """Memory for what kernels return, used again when nothing refers to it any more.
 
 Fresh memory costs the system more than most kernels that fill it: a page at a time is mapped and
-cleared, about 0.5 us per KiB. Here a buffer stays until its thread ends or others need the room.
+cleared, about 0.5 us per KiB. Here it stays until its thread ends or others need the room. An array
+gets the lowest part of it that is free, whatever other sizes lay there before. So runs whose shapes
+differ take no more than one of them does, and meet much of it in a cache.
 """
 
 from __future__ import annotations
 
 import contextlib
 import math
+import mmap
 import sys
 import threading
 from collections.abc import Iterator
@@ -19,8 +22,8 @@ import numpy as np
 from tenonnx.by_name import cacheable
 
 NDArray: TypeAlias = np.ndarray[Any, Any]
-# Memory; where an aligned array begins in it, and how many bytes it has.
-Buffer: TypeAlias = tuple[NDArray, tuple[int, int]]
+# A part of a chunk that an array was given: where it begins and ends, and the array.
+Block: TypeAlias = tuple[int, int, NDArray]
 
 # Bytes below which the allocator keeps memory itself.
 MIN_POOLED_BYTES = 32 << 10
@@ -28,62 +31,158 @@ MIN_POOLED_BYTES = 32 << 10
 # Bytes at most that a thread keeps, in use or not.
 MAX_POOLED_BYTES = 128 << 20
 
-# Bytes to give back that are worth a fraction of a millisecond.
-MUCH = 1 << 20
+# Bytes of a chunk at least, and at most unless an array needs more. Pages to which nobody writes
+# take no memory.
+MIN_CHUNK_BYTES, MAX_CHUNK_BYTES = 1 << 20, 32 << 20
+
+# Arrays of a chunk at most, as all of them are looked at: a program may keep thousands of results.
+MAX_CHUNK_BLOCKS = 256
 
 BUFFER_ALIGNMENT_BYTES = 64
-F32, F64 = np.dtype(np.float32), np.dtype(np.float64)
-
-
-class _Pool(threading.local):
-    """Buffers of one thread, the last one taken last; no other thread can bring one back to use."""
-
-    bytes = 0
-    buffers: list[Buffer]
-
-    def __getattr__(self, name: str) -> list[Buffer]:
-        """Make the thread's list, unless a signal's handler that runs a session has by then."""
-        if name != "buffers":
-            raise AttributeError(name)
-        made: list[Buffer] = self.__dict__.setdefault(name, [])
-        return made
-
-    def take(self, size: int) -> Buffer:
-        """Return a buffer of a size, or up to twice that, that nobody uses.
-
-        It is the one that was taken last: what a cache still has of it is the most.
-        """
-        buffers = self.buffers
-        for back, (memory, made) in enumerate(reversed(buffers), 1):
-            if size <= made[1] <= 2 * size and sys.getrefcount(memory) == IDLE:
-                if back > 1:
-                    buffers.append(buffers.pop(-back))
-                return memory, made
-        memory = np.empty(size, np.uint8)
-        made = -memory.ctypes.data % BUFFER_ALIGNMENT_BYTES, size
-        if self.bytes + size > MAX_POOLED_BYTES:
-            self.drop_idle()
-        if self.bytes + size <= MAX_POOLED_BYTES:
-            self.buffers.append((memory, made))
-            self.bytes += size
-        return memory, made
-
-    def drop_idle(self) -> None:
-        """Forget what nobody uses; if that frees less than half, what is in use, too."""
-        self.buffers = [each for each in self.buffers if sys.getrefcount(each[0]) >= IDLE]
-        self.bytes = sum(made[1] for _, made in self.buffers)
-        if self.bytes > MAX_POOLED_BYTES // 2:
-            self.buffers, self.bytes = [], 0
+F32, F64, BYTE = np.dtype(np.float32), np.dtype(np.float64), np.dtype(np.uint8)
 
 
 def _references_when_idle() -> int:
-    """Return what ``getrefcount`` says of an array that a list has and a loop names."""
-    for memory, _ in [(np.empty(1, np.uint8), 0)]:
-        return sys.getrefcount(memory)
-    raise AssertionError
+    """Return what ``getrefcount`` says of an array that a block alone refers to."""
+    blocks: list[Block] = [(0, 0, np.empty(1))]
+    (count,) = [sys.getrefcount(block[2]) for block in blocks]
+    return count
 
 
 IDLE = _references_when_idle()
+
+
+# Huge pages spare most of the faults of a first run; numpy asks for them from this size on.
+MIN_HUGE_BYTES = 4 << 20
+
+
+def _mapped(nbytes: int) -> mmap.mmap:
+    """Return so much memory of this process alone, to which nobody has written.
+
+    Raises:
+        MemoryError: There is no room for it.
+    """
+    private = getattr(mmap, "MAP_PRIVATE", 0) | getattr(mmap, "MAP_ANONYMOUS", 0)
+    try:
+        memory = mmap.mmap(-1, nbytes, **({"flags": private} if private else {}))
+    except (OSError, OverflowError):
+        raise MemoryError from None
+    if nbytes >= MIN_HUGE_BYTES and hasattr(mmap, "MADV_HUGEPAGE"):
+        with contextlib.suppress(OSError):  # a system may have been built without them
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
+
+
+class _Chunk:
+    """Memory that arrays share, each of which has a block of it.
+
+    Args:
+        nbytes: Its size.
+
+    Raises:
+        MemoryError: There is no room for it.
+    """
+
+    __slots__ = "_blocks", "_memory", "nbytes"
+
+    def __init__(self, nbytes: int) -> None:
+        self._blocks: list[Block] = []
+        # No array, to which numpy would have views of a block refer instead of to the block.
+        self._memory = _mapped(nbytes)
+        self.nbytes = nbytes
+
+    def take(self, size: int) -> NDArray | None:
+        """Return so many bytes that nobody uses, the first that there are; ``None`` for none."""
+        at = place = 0
+        used = self._used()
+        for begin, end, _ in used:
+            if begin - at >= size:
+                break
+            at, place = end, place + 1
+        else:
+            if self.nbytes - at < size or place >= MAX_CHUNK_BLOCKS:
+                return None
+        made: NDArray = np.ndarray(size, BYTE, self._memory, at)
+        used.insert(place, (at, at + size, made))
+        self._blocks = used
+        return made
+
+    def first(self, size: int) -> NDArray:
+        """Return the first so many bytes of a chunk that is new."""
+        made = self.take(size)
+        assert made is not None, "it is large enough"
+        return made
+
+    def _used(self) -> list[Block]:
+        """Return the blocks whose arrays are in use, or views of them."""
+        return [block for block in self._blocks if sys.getrefcount(block[2]) > IDLE]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether nobody uses any of it."""
+        return not self._used()
+
+    def __del__(self) -> None:
+        """Give back the pages that nobody uses: one result that is kept has all of them mapped."""
+        if not (used := self._used()) or not hasattr(mmap, "MADV_DONTNEED"):
+            return
+        at, page = 0, mmap.PAGESIZE
+        for begin, end in [*[block[:2] for block in used], (self.nbytes, self.nbytes)]:
+            start = -(-at // page) * page
+            if (size := begin // page * page - start) > 0:
+                self._memory.madvise(mmap.MADV_DONTNEED, start, size)
+            at = end
+
+
+class _Pool(threading.local):
+    """Chunks of one thread: no other one can bring what is idle back to use."""
+
+    bytes = 0
+    is_taken = False
+    chunks: tuple[_Chunk, ...] = ()
+
+    def take(self, size: int) -> NDArray:
+        """Return so many bytes that nobody uses, a multiple of the alignment, and aligned.
+
+        Raises:
+            MemoryError: There is no room for them.
+        """
+        if self.is_taken:  # by what a signal's handler that runs a session has interrupted
+            return _Chunk(size).first(size)
+        try:
+            self.is_taken = True
+            for chunk in self.chunks:
+                if (made := chunk.take(size)) is not None:
+                    return made
+            return self._grown(size)
+        finally:
+            self.is_taken = False
+
+    def _grown(self, size: int) -> NDArray:
+        """Return memory of a new chunk: as large as all others, so that there are few."""
+        nbytes = max(size, min(max(self.bytes, MIN_CHUNK_BYTES), MAX_CHUNK_BYTES))
+        if self.bytes + nbytes > MAX_POOLED_BYTES:
+            self.drop_idle()
+            nbytes = size
+        try:
+            chunk = _Chunk(nbytes)
+        except MemoryError:
+            self.drop_idle()
+            chunk = _Chunk(size)
+        made = chunk.first(size)
+        if self.bytes + chunk.nbytes <= MAX_POOLED_BYTES:
+            self.chunks = *self.chunks, chunk
+            self.bytes += chunk.nbytes
+        return made
+
+    def drop_idle(self) -> None:
+        """Forget chunks that nobody uses; if that frees less than half, those in use, too."""
+        self.chunks = tuple([chunk for chunk in self.chunks if not chunk.is_idle])
+        self.bytes = sum(chunk.nbytes for chunk in self.chunks)
+        if self.bytes > MAX_POOLED_BYTES // 2:
+            self.chunks, self.bytes = (), 0
+
+
 # Whether a reference count says that an array is in no use.
 COUNTED = getattr(sys, "_is_gil_enabled", lambda: True)() and hasattr(sys, "getrefcount")
 
@@ -92,29 +191,18 @@ _pool = _Pool()
 
 def drop_idle() -> None:
     """Give back this thread's memory that nobody uses."""
-    before = _pool.bytes
     _pool.drop_idle()
-    if before - _pool.bytes >= MUCH:
-        from tenonnx.process.memory import trim
-
-        trim()
 
 
 @contextlib.contextmanager
 def apart() -> Iterator[None]:
-    """Have no buffer kept, or taken of those that are, by what is allocated meanwhile."""
-    kept = _pool.buffers, _pool.bytes
-    _pool.buffers, _pool.bytes = [], 0
+    """Have no memory kept, or taken of what is, by what is allocated meanwhile."""
+    kept = _pool.chunks, _pool.bytes
+    _pool.chunks, _pool.bytes = (), 0
     try:
         yield
     finally:
-        _pool.buffers, _pool.bytes = kept
-
-
-def size_class(nbytes: int) -> int:
-    """Return the size of buffer for so many bytes: at most an eighth more."""
-    step = 1 << max(0, nbytes.bit_length() - 4)
-    return -(-nbytes // step) * step
+        _pool.chunks, _pool.bytes = kept
 
 
 @cacheable
@@ -124,16 +212,15 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any] = F32) -> NDArray:
     Raises:
         MemoryError: There is no room for it.
     """
-    count = math.prod(shape)
-    nbytes = count * dtype.itemsize
+    nbytes = math.prod(shape) * dtype.itemsize
     if nbytes < MIN_POOLED_BYTES or not COUNTED:
         return np.empty(shape, dtype)
     try:
-        memory, (start, _) = _pool.take(size_class(nbytes + BUFFER_ALIGNMENT_BYTES))
-    except MemoryError:  # which has the buffer's shape and type
+        memory = _pool.take(-(-nbytes // BUFFER_ALIGNMENT_BYTES) * BUFFER_ALIGNMENT_BYTES)
+    except MemoryError:  # which has the memory's shape and type
         found = f"a {dtype.name} tensor of shape {list(shape)}"
         raise MemoryError(f"{found} takes {nbytes / 2**30:.1f} GiB, which there are not") from None
-    return np.ndarray(shape, dtype, memory, start)
+    return np.ndarray(shape, dtype, memory)
 
 
 def frozen(array: NDArray) -> NDArray:

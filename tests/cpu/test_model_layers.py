@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import gc
-import threading
 from typing import Any
 
 import numpy as np
@@ -10,7 +8,6 @@ from running import Watch, floats, run, session
 from scipy import special
 
 from models import node
-from tenonnx_cpu import buffers
 from tenonnx_cpu.attention import rotary
 from tenonnx_cpu.jit.runtime import JitKernel
 from tenonnx_cpu.matmul import dense
@@ -313,66 +310,3 @@ def test_large_concat_is_numpys() -> None:
     a, b = floats(1, 3, 500, 64), floats(1, 3, 1, 64)
     y = run([node("Concat", "a b", "y", axis=2)], {"a": a, "b": b}, "y")
     np.testing.assert_array_equal(y, np.concatenate([a, b], 2))
-
-
-def test_a_buffer_in_use_is_not_given_again() -> None:
-    kept = [buffers.empty((100, 100)) for _ in range(5)]
-    for n, array in enumerate(kept):
-        array[:] = n
-    view = kept.pop()[3:5, ::2]
-    buffers.empty((100, 100))[:] = -1
-    assert [array.max() for array in kept] == [0, 1, 2, 3]
-    assert (view == 4).all()
-
-
-def test_a_buffer_nobody_uses_is_given_again() -> None:
-    first = buffers.empty((333, 100))
-    place = first.ctypes.data
-    assert place % buffers.BUFFER_ALIGNMENT_BYTES == 0
-    del first
-    gc.collect()
-    assert buffers.empty((333, 100)).ctypes.data == place
-    other = buffers.empty((100, 333), np.dtype(np.int32))
-    assert other.ctypes.data == place
-    assert other.dtype == np.int32
-
-
-def test_a_smaller_array_takes_what_was_used_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffers, "_pool", buffers._Pool())
-    first, second = buffers.empty((100, 1000)), buffers.empty((100, 1000))
-    place, other = first.ctypes.data, second.ctypes.data
-    del first, second
-    assert buffers.empty((60, 1000)).ctypes.data == other
-    second = buffers.empty((90, 1000))
-    first = buffers.empty((60, 1000))
-    assert (second.ctypes.data, first.ctypes.data) == (other, place)
-    assert buffers.empty((60, 1000)).ctypes.data not in (place, other)
-    del first
-    small = buffers.empty((40, 1000))
-    assert small.ctypes.data != place, "an array would hold more than twice its bytes"
-
-
-def test_buffers_kept_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(buffers, "MAX_POOLED_BYTES", 1 << 20)
-    pool = buffers._Pool()
-    monkeypatch.setattr(buffers, "_pool", pool)
-    for n in range(1, 100):
-        buffers.empty((n, 5000))
-        assert pool.bytes <= 1 << 20
-    held = [buffers.empty((20, 5000)) for _ in range(10)]
-    assert pool.bytes <= 1 << 20
-    assert len({array.ctypes.data for array in held}) == 10
-
-
-def test_threads_have_buffers_of_their_own() -> None:
-    places: list[int] = []
-
-    def take() -> None:
-        places.append(buffers.empty((50, 5000)).ctypes.data)
-
-    mine = buffers.empty((50, 5000))
-    del mine
-    thread = threading.Thread(target=take)
-    thread.start()
-    thread.join()
-    assert places[0] != buffers.empty((50, 5000)).ctypes.data
