@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import contextlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -135,3 +137,50 @@ def test_transcripts_of_sounds(tmp_path: Path) -> None:
         assert text.rstrip("\n") == said
         with pytest.raises(openai.BadRequestError, match="takes sounds"):
             made.completions.create(model="speech", prompt="x")
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[Any]:
+    """Serve a folder to a client of its own."""
+    with (
+        serving(Settings(str(folder), port=0, grpc_port=None)) as running,
+        openai.OpenAI(
+            base_url=f"http://{running.address}/v1", api_key="any", max_retries=0, timeout=60
+        ) as made,
+    ):
+        yield made
+
+
+def test_times_of_words(tmp_path: Path) -> None:
+    sound = write_wave(tmp_path / "a.wav", sweep(1.4))
+    with served(write_encoded(tmp_path / "aligned", aligned=True)) as client:
+        told = client.audio.transcriptions.create(
+            model="aligned", language="en", file=sound, response_format="verbose_json",
+            timestamp_granularities=["word", "segment"],
+        )  # fmt: skip
+    assert told.words
+    assert "".join("".join(word.word for word in told.words).split()) == "".join(told.text.split())
+    assert all(0 <= word.start <= word.end <= 1.4 for word in told.words)
+
+
+def test_images_of_messages(tmp_path: Path) -> None:
+    pytest.importorskip("PIL", reason="Pillow is not installed")
+    from pictures import picture, write_pictured
+
+    url = "data:image/png;base64," + base64.b64encode(picture(40, 20)).decode()
+    with served(write_pictured(tmp_path / "qwen", "qwen2_5_vl")) as client:
+        parts: Any = [
+            {"type": "text", "text": "What is this?"},
+            {"type": "image_url", "image_url": {"url": url, "detail": "auto"}},
+        ]
+        messages: Any = [{"role": "user", "content": parts}]
+        how: Any = {"model": "qwen", "temperature": 0}
+        whole = client.chat.completions.create(messages=messages, max_tokens=5, **how)
+        content: Any = [
+            {"type": "input_text", "text": "What is this?"},
+            {"type": "input_image", "image_url": url, "detail": "auto"},
+        ]
+        asked: Any = [{"role": "user", "content": content}]
+        answer = client.responses.create(input=asked, max_output_tokens=5, **how)
+    assert answer.output_text == whole.choices[0].message.content
+    assert whole.usage.prompt_tokens > 50  # the image's tokens
