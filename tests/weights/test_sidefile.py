@@ -21,7 +21,7 @@ from hypothesis.extra import numpy as arrays
 from sides import FLOAT, content, ramp, write
 
 from tenonnx.weights import sidefile
-from tenonnx.weights.content import BLOCK_BYTES, Blocks
+from tenonnx.weights.mapping import BLOCK_BYTES, Blocks
 from tenonnx.weights.registry import WeightRegistry
 from tenonnx.weights.sidefile import HEADER_BYTES, MAGIC, SIDE_FILE_HEADER, SideFiles, checksum_of
 

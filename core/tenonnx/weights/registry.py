@@ -17,10 +17,9 @@ from numpy.lib.array_utils import byte_bounds
 
 from tenonnx.errors import Fail, InvalidArgument
 from tenonnx.process.weak import WeakTable
-from tenonnx.weights.content import Blocks, Content, content_of, in_memory
 from tenonnx.weights.digest import digest
 from tenonnx.weights.locks import Locks
-from tenonnx.weights.mapping import Identity, Mapping, note, state_from
+from tenonnx.weights.mapping import Identity, Mapping, content_of, in_memory, note, state_from
 from tenonnx.weights.sidefile import SideFiles
 from tenonnx.weights.storage import (
     PROCESS,
@@ -45,6 +44,7 @@ from tenonnx.weights.weight import Holding, Weight, WeightDevice
 if TYPE_CHECKING:
     import onnx_ir as ir
 
+    from tenonnx.weights.mapping import Content
     from tenonnx.weights.report import MemoryReport
 
 __all__ = ["Weight", "WeightDevice", "WeightRegistry", "default_registry"]
@@ -140,7 +140,7 @@ class WeightRegistry:
         key, size = by_content(content), len(content)
         array = as_bytes(memoryview(content))
         if size >= SIDE_FILE_BYTES and self.side_files.folder is not None:
-            storage = self._materialized(key, UINT8, (size,), Blocks(array)).storage
+            storage = self._materialized(key, UINT8, (size,), content_of(array)).storage
         else:
             storage = self._share(key, Memory(array, "private", key))
         return self.view(storage, 0, size, dtype, shape)
@@ -251,7 +251,7 @@ class WeightRegistry:
             if (weight := self._find(key)) is not None:
                 return weight
             content = np.frombuffer(build(), np.uint8)
-            return self._store(key, UINT8, content.shape, Blocks(content), content, least=1)
+            return self._store(key, UINT8, content.shape, content_of(content), content, least=1)
 
     def aligned(self, weight: Weight) -> Weight:
         """Return the weight itself if numpy can use it in place, else its one aligned copy."""

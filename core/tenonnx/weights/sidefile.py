@@ -20,10 +20,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from tenonnx.process.distributions import release
-from tenonnx.weights.content import Blocks, Content
 from tenonnx.weights.digest import digest
 from tenonnx.weights.folder import WEIGHTS, Room, cache_room, note_use
-from tenonnx.weights.mapping import Identity, Mapping
+from tenonnx.weights.mapping import Blocks, Content, Identity, Mapping
 from tenonnx.weights.storage import (
     Element,
     NDArray,
