@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -166,3 +167,19 @@ def test_one_slice_by_a_number_that_is_given() -> None:
     for index in (3, -4):
         with pytest.raises(tenonnx.InvalidArgument, match=r"expected indices in \[-3, 2\]"):
             one.run(None, {"x": x, "i": np.array(index)})
+
+
+@pytest.mark.parametrize("op", ["Pad", "Tile"])
+def test_no_numbers_are_moved_to_large_results(op: str) -> None:
+    """Numbers take eight bytes an element; a few elements may be padded to any size."""
+    given = {"Pad": [0, 0, 1000, 1000, 0, 0, 996, 996], "Tile": [1, 1, 500, 500]}[op]
+    x = floats(1, 1, 4, 4)
+    one = session([node(op, "x c", "y")], {"x": x}, "y", {"c": np.array(given)})
+    tracemalloc.start()
+    try:
+        (y,) = one.run(None, {"x": x})
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert y.shape == (1, 1, 2000, 2000)
+    assert peak < 1.5 * y.nbytes

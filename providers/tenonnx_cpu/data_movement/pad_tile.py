@@ -143,6 +143,9 @@ class ConstantMoves:
         """Return the moves, or ``VIEW`` if the result is one."""
         if arrays[0].size > MAX_TRACED_ELEMENTS:
             return None
+        # The size of the result, for an eighth of the bytes of all its elements' numbers.
+        if self.plain(np.empty(arrays[0].shape, bool), *self.parameters).size > MAX_TRACED_ELEMENTS:
+            return None
         numbers = numbers_of(arrays[0], 0)
         moved = self.plain(numbers, *self.parameters)
         return VIEW if np.may_share_memory(moved, numbers) else traced(moved)
