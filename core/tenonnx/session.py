@@ -18,7 +18,7 @@ from tenonnx.interface.run_options import (
 from tenonnx.interface.session_info import Session, SessionParts
 from tenonnx.interface.session_pickling import kept, rebuilt, recipe, refuse_unkept
 from tenonnx.options import SessionOptions, checked, effective
-from tenonnx.plan_cache.place import MAY_SAY_OPTIONS, CachePlace, is_large
+from tenonnx.plan_cache.place import MAY_SAY_OPTIONS, CachePlace
 from tenonnx.process import interruption, memory
 from tenonnx.process.cores import bound
 from tenonnx.process.interruption import Limit
@@ -104,7 +104,7 @@ class InferenceSession(Session):
                 self._take(parts)
                 self._model = place.model_later(self)
                 self._moments = (began, time.perf_counter_ns())
-                place.take_captures(self)
+                place.finish(self)
             else:
                 # Who opens a cached plan compiles nothing.
                 from tenonnx.process import collector, sympy_later
@@ -113,8 +113,7 @@ class InferenceSession(Session):
                     sympy_later.import_onnx_ir()
                     self._compile(providers, provider_options)
                 place.store(self, mapped)
-                if not place.uncached and is_large(self._model.open()):
-                    self._model = place.model_later(self)
+                place.release_model(self)
             self._uncached = place.uncached
 
     def _compile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 import weakref
 from pathlib import Path
 from typing import Any
@@ -14,18 +15,19 @@ import pytest
 from plan_models import MODELS, X, answers, assert_same, is_kept, opened, saved
 
 import tenonnx
+from child import child
 from tenonnx.plan_cache.compiling import uncached
 from tenonnx.weights.registry import default_registry
 
 COUNT = 50
 
 
-def sums(path: Path) -> Path:
+def sums(path: Path, count: int = COUNT) -> Path:
     """Write a model of many small weights, which numpy adds up."""
-    names = [f"w{n}" for n in range(COUNT)]
+    names = [f"w{n}" for n in range(count)]
     nodes = [onnx.helper.make_node("Sum", ["x", *names], ["y"])]
     x, y = (onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [2, 8]) for n in "xy")
-    rows = np.random.default_rng(2).standard_normal((COUNT, 8)).astype(np.float32)
+    rows = np.random.default_rng(2).standard_normal((count, 8)).astype(np.float32)
     given = [onnx.numpy_helper.from_array(*pair) for pair in zip(rows, names, strict=True)]
     graph = onnx.helper.make_graph(nodes, "sums", [x], [y], given)
     opsets = [onnx.helper.make_opsetid("", 21)]
@@ -130,6 +132,30 @@ def test_a_large_model_is_let_go(
     assert_same(answers(second), expected)
     assert [r.name for r in first.transforms] == [r.name for r in whole.transforms]
     assert str(first.placement) == str(whole.placement)
+
+
+OPENS = """
+import ctypes, gc, json
+import tenonnx
+def private():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("RssAnon")) << 10
+session = tenonnx.InferenceSession({path!r}, providers=["cpu"])
+opened = private()
+gc.collect()
+ctypes.CDLL(None).malloc_trim(0)
+print(json.dumps([session.load_times.uncached, list(session.load_times), opened - private()]))
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="private memory is read from /proc")
+def test_the_memory_of_a_large_model_is_given_back(tmp_path: Path) -> None:
+    """Of 20,000 parts, 34 MiB were free and not given back."""
+    path = sums(tmp_path / "model.onnx", 10_000)
+    for stages in (["read", "transform", "place", "compile"], ["open"]):
+        uncached, found, idle = child(OPENS.format(path=str(path)))
+        assert (uncached, found) == ("", stages)
+        assert idle < 4 << 20
 
 
 def test_a_large_model_is_held_where_its_plan_cannot_be_kept(

@@ -6,6 +6,8 @@ import contextlib
 import gc
 from collections.abc import Iterator
 
+from tenonnx.process.memory import trim
+
 
 @contextlib.contextmanager
 def paused() -> Iterator[None]:
@@ -23,3 +25,12 @@ def paused() -> Iterator[None]:
         if was_enabled:
             gc.enable()
             gc.collect(1)
+
+
+def release() -> None:
+    """Give back the memory of a large model that is read again if somebody asks for it.
+
+    Its nodes and values refer to each other, and are older than what the collector looks at often.
+    """
+    gc.collect()
+    trim()
