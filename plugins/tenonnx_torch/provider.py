@@ -143,6 +143,9 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
     def serialized(self, function: Function, types: Sequence[ArrayType]) -> bytes:
         """Return what torch's compiler packages ahead of time, if the function can be traced."""
         library, inductor = torch(), importlib.import_module("torch._inductor")
+        package = getattr(inductor, "aoti_compile_and_package", None)
+        if package is None:  # torch documents it, in a module that it does not promise
+            return b""
         device = self.options.device
         given = tuple(
             library.empty(each.shape, dtype=getattr(library, each.dtype), device=device)
@@ -153,7 +156,7 @@ class TorchExecutionProvider(StandardProvider, TracingProvider):
         program = library.export.export(graph, given)
         with tempfile.TemporaryDirectory() as folder:
             path = str(Path(folder, "segment.pt2"))
-            inductor.aoti_compile_and_package(program, package_path=path)
+            package(program, package_path=path)
             return Path(path).read_bytes()
 
     def deserialized(self, binary: memoryview) -> Function:

@@ -123,6 +123,7 @@ def double(write: Write) -> str:
         class Gone(Slow):
             name = "GoneExecutionProvider"
             aliases = ("gone",)
+            Options = None
 
             @classmethod
             def check(cls):

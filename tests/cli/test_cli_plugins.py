@@ -89,7 +89,7 @@ def test_providers_are_listed(cli: Cli, double: str) -> None:
 
 def test_what_options_mean(cli: Cli, double: str) -> None:
     shown = cli("--plugin", double, "providers", "--options").stdout
-    assert "JaxExecutionProvider\ntakes no options\n" in shown
+    assert "GoneExecutionProvider\ntakes no options\n" in shown
     rows = {line.split()[0]: line.split() for line in shown.splitlines() if line}
     assert rows["device_id"][1:5] == ["0", "Which", "GPU,", "as"]
     assert rows["prefer_nhwc"][2:] == [
@@ -101,6 +101,7 @@ def test_what_options_mean(cli: Cli, double: str) -> None:
         "effect.",
     ]
     assert rows["milliseconds"][1] == "20.0"
+    assert rows["min_nodes"][1:5] == ["1", "Nodes", "of", "a"]
     assert "23, see --options" in cli("providers").stdout
     from tenonnx_cuda.options import CudaOptions
 

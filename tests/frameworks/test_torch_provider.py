@@ -108,3 +108,21 @@ def test_compiled_functions_are_kept_for_later_processes(tmp_path: Path) -> None
     x = np.arange(32, dtype=np.float32).reshape(2, 16)
     expected = tenonnx.InferenceSession(models.mlp(), providers=["cpu"]).run(None, {"x": x})[0]
     np.testing.assert_allclose(first, expected, rtol=1e-5)
+
+
+def test_without_torchs_packages_functions_are_compiled_anew(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    inductor = importlib.import_module("torch._inductor")
+    monkeypatch.delattr(inductor, "aoti_compile_and_package")
+    own = importlib.import_module("tenonnx_torch.provider").TorchExecutionProvider
+    monkeypatch.setattr(own, "jit", lambda _, function: function)
+    onnx.save(models.mlp(), tmp_path / "model.onnx")
+    monkeypatch.setenv("TENONNX_CACHE_DIR", str(tmp_path / "cache"))
+    session = tenonnx.InferenceSession(
+        tmp_path / "model.onnx", providers=[("torch", {"compile": True})]
+    )
+    x = np.arange(32, dtype=np.float32).reshape(2, 16)
+    (found,) = session.run(None, {"x": x})
+    (expected,) = tenonnx.InferenceSession(models.mlp(), providers=["cpu"]).run(None, {"x": x})
+    np.testing.assert_allclose(found, expected, rtol=1e-5)

@@ -108,13 +108,14 @@ def _options(options: type | None) -> dict[str, Any]:
 
 
 def _meanings(options: type | None) -> dict[str, str]:
-    """Return what the class says of its attributes: ``name, name: text`` under a heading."""
-    text = (inspect.getdoc(options) or "") if options else ""
-    section = re.search(r"^(?:Attributes|Args):\n((?:[ ]+.*\n?|\n)*)", text, re.MULTILINE)
+    """Return what a class and its bases say of attributes: ``name, name: text`` under a heading."""
     found: dict[str, str] = {}
-    for entry in re.split(r"\n+(?=[ ]{4}\S)", section[1].rstrip() if section else ""):
-        names, _, meaning = " ".join(entry.split()).partition(": ")
-        found |= dict.fromkeys(re.split(r",\s*", names), meaning.replace("``", ""))
+    for each in reversed(options.__mro__ if options else ()):
+        text = inspect.cleandoc(each.__doc__ or "")
+        section = re.search(r"^(?:Attributes|Args):\n((?:[ ]+.*\n?|\n)*)", text, re.MULTILINE)
+        for entry in re.split(r"\n+(?=[ ]{4}\S)", section[1].rstrip() if section else ""):
+            names, _, meaning = " ".join(entry.split()).partition(": ")
+            found |= dict.fromkeys(re.split(r",\s*", names), meaning.replace("``", ""))
     return found
 
 
