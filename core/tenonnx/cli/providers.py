@@ -113,7 +113,7 @@ def _meanings(options: type | None) -> dict[str, str]:
     for each in reversed(options.__mro__ if options else ()):
         text = inspect.cleandoc(each.__doc__ or "")
         section = re.search(r"^(?:Attributes|Args):\n((?:[ ]+.*\n?|\n)*)", text, re.MULTILINE)
-        for entry in re.split(r"\n+(?=[ ]{4}\S)", section[1].rstrip() if section else ""):
+        for entry in re.split(r"\n+(?=[ ]{4}\S)", section[1].rstrip()) if section else ():
             names, _, meaning = " ".join(entry.split()).partition(": ")
             found |= dict.fromkeys(re.split(r",\s*", names), meaning.replace("``", ""))
     return found
