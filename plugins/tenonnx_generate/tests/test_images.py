@@ -369,3 +369,8 @@ def test_models_of_text_take_no_images(tmp_path: Path) -> None:
         generator(model).set_model_input("pixel_values", np.zeros(3))
     with pytest.raises(Unsupported, match="'phi3v', which has images in another form"):
         Model(write_folder(tmp_path / "other", model={"type": "phi3v"}))
+
+
+def test_numbers_are_no_contents_of_images() -> None:
+    with pytest.raises(TypeError, match="image: expected bytes, found int"):
+        Images.open_bytes(1000)  # type: ignore[arg-type] # it would be so many zeros

@@ -6,7 +6,7 @@ import contextlib
 import io
 import os
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -16,6 +16,7 @@ from tenonnx.process import interruption
 from tenonnx_generate.containers import Container, Decoded, opened
 from tenonnx_generate.errors import Missing, Refused
 from tenonnx_generate.resampling import resampled
+from tenonnx_generate.several import Several
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -127,15 +128,10 @@ class Clip:
             )
 
 
-class Audios:
+class Audios(Several[Clip]):
     """Sounds, in the order in which they were opened."""
 
-    def __init__(self, clips: Sequence[Clip]) -> None:
-        self._clips = list(clips)
-        if not self._clips:
-            raise Refused("there are no sounds")
-        if len(self._clips) > MOST_CLIPS:
-            raise Refused(f"there are {len(self._clips)} sounds; at most {MOST_CLIPS} are read")
+    word, most = "sound", MOST_CLIPS
 
     @staticmethod
     def open(*paths: str | os.PathLike[str]) -> Audios:
@@ -147,11 +143,7 @@ class Audios:
             Refused: One is no sound that can be read.
             NotInstalled: One is no WAV file, and ``soundfile`` is not there.
         """
-        found = [Path(path) for path in paths]
-        for path in found:
-            if not path.is_file():
-                raise Missing(f"{path} does not exist")
-        return Audios([Clip(path, str(path)) for path in found])
+        return Audios([Clip(path, str(path)) for path in Audios.files(paths)])
 
     @staticmethod
     def open_bytes(*contents: bytes) -> Audios:
@@ -162,13 +154,5 @@ class Audios:
             Refused: One is no sound that can be read.
             NotInstalled: One is no WAV file, and ``soundfile`` is not there.
         """
-        for content in contents:
-            if not isinstance(content, bytes | bytearray | memoryview):
-                raise TypeError(f"a sound is {type(content).__name__}; expected bytes")
-        return Audios([Clip(bytes(each), f"sound {i}") for i, each in enumerate(contents)])
-
-    def __len__(self) -> int:
-        return len(self._clips)
-
-    def __iter__(self) -> Iterator[Clip]:
-        return iter(self._clips)
+        named = enumerate(Audios.contents(contents))
+        return Audios([Clip(content, f"sound {number}") for number, content in named])

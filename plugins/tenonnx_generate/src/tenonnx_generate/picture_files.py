@@ -6,13 +6,14 @@ import contextlib
 import importlib
 import io
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from tenonnx_generate.errors import Missing, NotInstalled, Refused
+from tenonnx_generate.several import Several
 
 NDArray = np.ndarray[Any, np.dtype[Any]]
 
@@ -81,15 +82,10 @@ class Picture:
             raise Missing(f"{self.name} cannot be opened: {error.strerror}") from error
 
 
-class Images:
+class Images(Several[Picture]):
     """Pictures, in the order in which they were opened."""
 
-    def __init__(self, pictures: Sequence[Picture]) -> None:
-        self._pictures = list(pictures)
-        if not self._pictures:
-            raise Refused("there are no images")
-        if len(self._pictures) > MOST_IMAGES:
-            raise Refused(f"there are {len(self._pictures)} images; at most {MOST_IMAGES} are read")
+    word, most = "image", MOST_IMAGES
 
     @staticmethod
     def open(*paths: str | os.PathLike[str]) -> Images:
@@ -101,23 +97,17 @@ class Images:
             Refused: One is no image that can be read.
             NotInstalled: Pillow is not there.
         """
-        found = [Path(path) for path in paths]
-        for path in found:
-            if not path.is_file():
-                raise Missing(f"{path} does not exist")
-        return Images([Picture(path, str(path)) for path in found])
+        return Images([Picture(path, str(path)) for path in Images.files(paths)])
 
     @staticmethod
     def open_bytes(*contents: bytes) -> Images:
-        """Open the contents of files, as ``open`` does files."""
-        named = enumerate(contents, 1)
-        return Images([Picture(bytes(content), f"image {number}") for number, content in named])
+        """Open the contents of files, as ``open`` does files.
 
-    def __len__(self) -> int:
-        return len(self._pictures)
-
-    def __iter__(self) -> Iterator[Picture]:
-        return iter(self._pictures)
+        Raises:
+            TypeError: One is no ``bytes``.
+        """
+        named = enumerate(Images.contents(contents), 1)
+        return Images([Picture(content, f"image {number}") for number, content in named])
 
 
 def _pillow() -> Any:
